@@ -67,17 +67,3 @@ def test_scripts_ask_cards(path: Path) -> None:
     compared = re.findall(rf"""(?:[=!]==?|includes\(|case)\s*["'`](?:{names})["'`]""", text)
     keys = re.findall(rf"""(?:[{{,]|^)\s*["']?(?:{names})["']?\s*(?::|\()""", text, re.MULTILINE)
     assert compared + keys == []
-
-
-@pytest.mark.parametrize(
-    "line",
-    [
-        'rows[rows["protocol"] == "discrete"]',
-        'protocol in ("offline", "amortised")',
-        'TITLES = {"continuous": 1}',
-        'found["tent"]',
-        'rows["method"].isin(["sar"])',
-    ],
-)
-def test_the_check_would_notice(line: str) -> None:
-    assert list(decisions(ast.parse(line)))

@@ -5,29 +5,25 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PURE = ["errors", "config", "scenarios", "published", "store", "analysis", "report"]
+HEAVY = ["torch", "pandas", "pyarrow", "numpy", "pydantic", "scipy", "matplotlib"]
 
 
-def modules_loaded_by(statement: str) -> set[str]:
-    code = f"import sys\n{statement}\nprint('\\n'.join(sys.modules))"
-    return set(
-        subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        ).stdout.split()
-    )
-
-
-def test_pure_packages_do_not_import_torch():
-    """One process for all of them, in the order of the layers: the first that imports it is named."""
-    imports = "\n".join(
-        f"import tempora_tta.{name}\nif 'torch' in sys.modules: sys.exit('torch, by {name}')" for name in PURE
-    )
+@pytest.mark.parametrize(
+    ("rooms", "absent"),
+    [
+        (PURE, ["torch"]),
+        (["cli"], HEAVY),
+    ],
+    ids=["pure", "light"],
+)
+def test_what_is_imported_stays_light(rooms: list[str], absent: list[str]) -> None:
+    """One process for all rooms, in the order of the layers: the first that imports it is named."""
+    checked = f"if loaded := set(sys.modules) & set({absent}): sys.exit(f'{{loaded}} by {{room}}')"
+    loop = f"for room in {rooms}:\n importlib.import_module(f'tempora_tta.{{room}}')\n {checked}"
     ended = subprocess.run(
-        [sys.executable, "-c", f"import sys\n{imports}"], capture_output=True, text=True, check=False
+        [sys.executable, "-c", f"import importlib, sys\n{loop}"], capture_output=True, text=True
     )
     assert ended.returncode == 0, ended.stderr
-
-
-def test_the_command_line_starts_light():
-    loaded = modules_loaded_by("import tempora_tta.cli")
-    assert not loaded & {"torch", "pandas", "pyarrow", "numpy", "pydantic", "scipy", "matplotlib"}

@@ -33,7 +33,8 @@ ORACLES: dict[str, type[Oracle]] = {
 }
 KINDS_OF = {"adabn": ("bn",), "spa": ("gn", "vit"), "zerosiam": ("gn", "vit")}
 FITS = [(name, kind) for name in ORACLES for kind in KINDS_OF.get(name, ("bn", "gn", "vit"))]
-GRADIENT_FITS = [fit for fit in FITS if issubclass(ORACLES[fit[0]], gradient_based.GradientOracle)]
+ONE_KIND = [(name, KINDS_OF.get(name, ("bn",))[0]) for name in ORACLES]
+GRADIENT_FITS = [fit for fit in ONE_KIND if issubclass(ORACLES[fit[0]], gradient_based.GradientOracle)]
 ON_BATCH_STATISTICS = [name for name, kind in FITS if kind == "bn" and ORACLES[name].batch_statistics]
 
 
@@ -74,8 +75,9 @@ def pair(name: str, network: nn.Module, **settings: Any) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize(("name", "kind"), FITS)
-def test_the_defaults_follow_the_oracle(name: str, kind: str) -> None:
-    follow(*pair(name, trained(kind)), stream())
+def test_ten_batches_follow_the_oracle_and_two_more_frozen(name: str, kind: str) -> None:
+    actions = follow(*pair(name, trained(kind)), [*stream(), *stream()[:2]], freeze_after=10)
+    assert actions[10:] == ["none"] * 2
 
 
 @pytest.mark.slow
@@ -84,20 +86,13 @@ def test_large_steps_follow_the_oracle(name: str, kind: str) -> None:
     follow(*pair(name, trained(kind), lr=0.02), stream())
 
 
-@pytest.mark.parametrize(("name", "kind"), FITS)
-def test_frozen_after_five_batches(name: str, kind: str) -> None:
-    actions = follow(*pair(name, trained(kind)), stream(), freeze_after=5)
-    assert actions[5:] == ["none"] * 5
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("name", "kind"), FITS)
+@pytest.mark.parametrize(("name", "kind"), ONE_KIND)
 def test_frozen_before_the_first_batch(name: str, kind: str) -> None:
     follow(*pair(name, trained(kind)), stream()[:2], freeze_after=0)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "kind"), FITS)
+@pytest.mark.parametrize(("name", "kind"), ONE_KIND)
 def test_unfrozen_it_goes_on_from_where_it_stopped(name: str, kind: str) -> None:
     method, oracle = pair(name, trained(kind))
     follow(method, oracle, stream()[:4], freeze_after=2)
@@ -217,7 +212,7 @@ def test_reforward_predicts_again_after_the_step(name: str, kind: str) -> None:
         assert_same_state(method, oracle, f"after batch {index}")
 
 
-@pytest.mark.parametrize("kind", ["bn", "gn", "vit"])
+@pytest.mark.parametrize("kind", ["bn", "vit"])
 @pytest.mark.parametrize("name", ["eta", "sar", "deyo"])
 def test_the_filters_keep_and_drop(name: str, kind: str) -> None:
     """Without this, the trajectories above could agree while no filter ever decided anything."""

@@ -51,12 +51,3 @@ def test_no_docstring_is_a_question() -> None:
     """Functions open with a verb, modules and classes with a noun, tests with a plain sentence."""
     found = {path: list(questions(path.read_text(encoding="utf-8"))) for path in PYTHON}
     assert {path.relative_to(ROOT): said for path, said in found.items() if said} == {}
-
-
-def test_the_checks_would_notice() -> None:
-    assert list(banned("a\nSomebody has so\nmany, beside it, in /proc/nobody besides")) == [
-        (2, "Somebody"),
-        (2, "so\nmany"),
-        (3, "beside"),
-    ]
-    assert [name for name, _ in questions('def f():\n    """What it is."""')] == ["f"]

@@ -251,7 +251,7 @@ class RunConfig:
     rule: Literal["strict", "overshoot"] = key("strict", "Budget rule of the grid's amortised ones.")
     runtimes: Names = key(
         ["eager"],
-        "How PyTorch runs each method: eager, tf32, amp, compile, channels_last, or some with +.",
+        "How each method runs: eager, tf32, amp, compile, channels_last, some with +, or onnx (on a CPU).",
         min_length=1,
     )
     predict_with: str | None = key(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import stats
 
+from made_runs import GRID
 from made_runs import measured_run as write_run
 from tempora_tta.analysis.doubt import (
     EQUAL,
@@ -18,7 +18,6 @@ from tempora_tta.analysis.doubt import (
     SAMPLING,
     TIMING,
     UNDECIDED,
-    Replicates,
     doubt,
     judge,
     leads,
@@ -30,7 +29,7 @@ from tempora_tta.analysis.doubt.blocks import Blocks, choose_blocks
 from tempora_tta.analysis.doubt.timing import ADAPT, PREDICT, Kind, Rounds, Steady, rounds_of
 from tempora_tta.analysis.of_run import Summary, cells_of, keep_doubt, remedy, summary_of, winners_of
 from tempora_tta.errors import TemporaWarning
-from tempora_tta.store import open_run
+from tempora_tta.store import Results, open_run
 
 FloatArray = NDArray[np.float64]
 
@@ -46,11 +45,40 @@ def stream(*means: float, batches: int = 400, luck: float = 0.02, seed: int = 0)
 # -- verdicts --------------------------------------------------------------------------------------------------
 
 
-def test_a_winner_far_ahead_of_its_own_batches_holds() -> None:
+def same(worth: FloatArray) -> FloatArray:
+    """The same with one method more, equal to the first in every batch."""
+    return np.concatenate([worth, worth[:, [0]]], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("worth", "verdict", "why", "others"),
+    [
+        (stream(0.60, 0.58, 0.50), HOLDS, "", ()),
+        (stream(0.5), HOLDS, "", ()),  # alone
+        (stream(0.6000, 0.5999, 0.50, luck=0.01), EQUAL, "", ("b",)),  # surely within half a point
+        (same(stream(0.6, 0.5)), EQUAL, "", ("c",)),
+        (np.stack([stream(0.6)[:, 0], stream(0.6)[::-1, 0]], axis=1), EQUAL, "", ("b",)),  # by other batches
+        (same(stream(0.600, 0.598, luck=0.05)), UNDECIDED, SAMPLING, ("b",)),  # and equal to c
+        (stream(0.600, 0.599, luck=0.2, batches=50), UNDECIDED, SAMPLING, ("b",)),
+        (np.array([[0.9, 0.1]]), UNDECIDED, SAMPLING, ("b",)),  # too short to vary
+        (np.array([[0.5, 0.5]]), EQUAL, "", ("b",)),
+    ],
+)
+def test_a_winner_holds_is_equal_or_is_undecided(
+    worth: FloatArray, verdict: str, why: str, others: tuple[str, ...]
+) -> None:
+    judged = judge(replicate("abc"[: worth.shape[1]], worth))
+    assert (judged.method, judged.verdict, judged.why) == ("a", verdict, why)
+    assert (judged.equal_with if verdict == EQUAL else judged.rivals) == others
+
+
+def test_ranks_and_chances_to_be_best_are_those_of_the_draws() -> None:
     judged = judge(replicate("abc", stream(0.60, 0.58, 0.50)))
-    assert (judged.method, judged.verdict, judged.why) == ("a", HOLDS, "")
     assert judged.p_best["a"] == 1
-    assert (judged.rank_lo, judged.rank_hi) == ({"a": 1, "b": 2, "c": 3}, {"a": 1, "b": 2, "c": 3})
+    assert judged.rank_lo == judged.rank_hi == {"a": 1, "b": 2, "c": 3}
+    equal = judge(replicate("abc", same(stream(0.6, 0.5))))
+    assert equal.p_best == {"a": 1.0, "b": 0.0, "c": 1.0}, "equal methods are both best"
+    assert np.isnan(judge(replicate("ab", np.array([[0.9, 0.1]]))).p_best["a"])
 
 
 def test_batches_that_are_hard_for_all_say_nothing_against_a_lead() -> None:
@@ -61,27 +89,6 @@ def test_batches_that_are_hard_for_all_say_nothing_against_a_lead() -> None:
     assert judge(cell).verdict == HOLDS
 
 
-def test_methods_surely_within_half_a_point_are_equal() -> None:
-    judged = judge(replicate("abc", stream(0.6000, 0.5999, 0.50, luck=0.01)))
-    assert (judged.verdict, judged.equal_with) == (EQUAL, ("b",))
-
-
-def test_exactly_equal_utilities_are_equal_however_they_came_about() -> None:
-    worth = stream(0.6, 0.5)
-    same = np.concatenate([worth, worth[:, [0]]], axis=1)
-    judged = judge(replicate("abc", same))
-    assert (judged.method, judged.verdict, judged.equal_with) == ("a", EQUAL, ("c",))
-    assert judged.p_best == {"a": 1.0, "b": 0.0, "c": 1.0}, "equal methods are both best"
-    other_batches = np.stack([worth[:, 0], worth[::-1, 0], worth[:, 1]], axis=1)
-    assert judge(replicate("abc", other_batches)).equal_with == ("b",)
-
-
-def test_equal_to_one_and_open_to_another_is_undecided() -> None:
-    worth = stream(0.600, 0.598, luck=0.05)
-    judged = judge(replicate("abc", np.concatenate([worth, worth[:, [0]]], axis=1)))
-    assert (judged.verdict, judged.why, judged.rivals) == (UNDECIDED, SAMPLING, ("b",))
-
-
 def test_the_cause_that_leaves_more_open_is_the_reason() -> None:
     worth = stream(0.600, 0.595, luck=0.03)
     paces = np.random.default_rng(1).normal(1, 0.05, (40, 1))
@@ -89,19 +96,6 @@ def test_the_cause_that_leaves_more_open_is_the_reason() -> None:
     assert judge(replicate("ab", worth)).why in ("", SAMPLING)
     by_timing = judge(replicate("ab", worth, shaken))
     assert (by_timing.verdict, by_timing.why) == (UNDECIDED, TIMING)
-    by_sampling = judge(replicate("ab", stream(0.600, 0.599, luck=0.2, batches=50)))
-    assert (by_sampling.verdict, by_sampling.why) == (UNDECIDED, SAMPLING)
-
-
-def test_a_stream_too_short_to_vary_decides_nothing() -> None:
-    judged = judge(replicate("ab", np.array([[0.9, 0.1]])))
-    assert (judged.verdict, judged.why) == (UNDECIDED, SAMPLING)
-    assert np.isnan(judged.p_best["a"])
-    assert judge(replicate("ab", np.array([[0.5, 0.5]]))).verdict == EQUAL
-
-
-def test_a_method_alone_holds() -> None:
-    assert judge(replicate("a", stream(0.5))).verdict == HOLDS
 
 
 def test_bounds_for_all_rivals_together_are_wider_than_for_one() -> None:
@@ -231,16 +225,6 @@ def test_the_interval_of_a_number_does_not_depend_on_its_neighbours() -> None:
     assert hi[0] - lo[0] == pytest.approx(drawn[1] - drawn[0], rel=0.15), "it is the drawn one without chance"
 
 
-def test_intervals_of_independent_cells_narrow_as_their_mean_does() -> None:
-    cells = [
-        replicate("a", 0.5 + 0.1 * one, stream=str(place))
-        for place, one in enumerate(np.random.default_rng(3).standard_normal((8, 100, 1)))
-    ]
-    (lo,), (hi,) = pooled(cells).sample_interval
-    widths = [float((cell.sample_interval[1] - cell.sample_interval[0])[0]) for cell in cells]
-    assert hi - lo == pytest.approx(np.mean(widths) / np.sqrt(8), rel=0.1)
-
-
 # -- times -----------------------------------------------------------------------------------------------------
 
 
@@ -270,33 +254,17 @@ def test_a_kind_that_was_not_timed_takes_what_is_nearest() -> None:
 
 
 def test_rounds_of_a_profile_are_those_that_were_clean_and_fitted_on() -> None:
+    rounds = [*range(9), 10]
+    standard = {"method": "standard", "phase": "predict", "steady_ms": 10.0}
+    step = {"method": "deyo", "phase": "adapt", "action": "step", "steady_ms": 20.0, "per_amount_ms": 1.0}
+    clean = {"clean": True, "checks": False, "standard_ms": 10.0}
     profile = {
         "standard_ms": 10.0,
         "entries": [
-            {
-                "method": "standard",
-                "phase": "predict",
-                "steady_ms": 10.0,
-                "rounds": list(range(11)),
-                "ms": [10.0] * 11,
-            },
-            {
-                "method": "deyo",
-                "phase": "adapt",
-                "action": "step",
-                "steady_ms": 20.0,
-                "per_amount_ms": 1.0,
-                "amount": 5.0,
-                "rounds": [*range(9), 10],
-                "ms": [22.0] * 9 + [1.0],
-                "amounts": [7.0] * 9 + [1.0],
-            },
+            {**standard, "rounds": list(range(11)), "ms": [10.0] * 11},
+            {**step, "amount": 5.0, "rounds": rounds, "ms": [*[22.0] * 9, 1.0], "amounts": [*[7.0] * 9, 1.0]},
         ],
-        "rounds": [
-            *[{"clean": True, "checks": False, "standard_ms": 10.0}] * 9,
-            {"clean": False, "checks": False, "standard_ms": 99.0},
-            {"clean": True, "checks": True, "standard_ms": 98.0},
-        ],
+        "rounds": [*[clean] * 9, {**clean, "clean": False}, {**clean, "checks": True}],
     }
     found = rounds_of(profile)
     assert found is not None
@@ -308,89 +276,59 @@ def test_rounds_of_a_profile_are_those_that_were_clean_and_fitted_on() -> None:
 # -- a run -----------------------------------------------------------------------------------------------------
 
 
-def test_timing_marks_what_it_can_change_and_nothing_else(tmp_path: Path) -> None:
-    exact = winners_of(write_run(tmp_path / "exact", uncertainty=0.0))
-    assert not (exact["why"] == TIMING).any()
-    shaky = winners_of(write_run(tmp_path / "shaky", uncertainty=0.3))
-    assert (shaky["why"] == TIMING).any()
-    offline = shaky["protocol"] == "offline"
-    assert (
-        shaky.loc[offline, "verdict"].tolist()
-        == exact.loc[exact["protocol"] == "offline", "verdict"].tolist()
-    )
-    assert not (shaky.loc[offline, "why"] == TIMING).any(), "offline, nothing depends on time"
+@pytest.fixture(scope="module")
+def shaky(tmp_path_factory: pytest.TempPathFactory) -> Results:
+    """Two seeds of a clock that is 20 % off: nothing is kept yet."""
+    return write_run(tmp_path_factory.mktemp("shaky"), seeds=(1, 2), uncertainty=0.2)
 
 
-def test_a_recorded_clock_is_exact(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", uncertainty=0.3, clock="recorded:given")
-    assert not (winners_of(run)["why"] == TIMING).any()
+def test_timing_marks_what_it_can_change_and_nothing_else(
+    run: Results, shaky: Results, tmp_path: Path
+) -> None:
+    recorded = write_run(tmp_path, uncertainty=0.2, clock="recorded:given", scenarios=GRID[:3])
+    for exact in (run, recorded):
+        assert not (winners_of(exact)["why"] == TIMING).any()
+    winners = winners_of(shaky)
+    assert (winners["why"] == TIMING).any()
+    offline = winners["protocol"] == "offline"
+    assert not (winners.loc[offline, "why"] == TIMING).any(), "offline, nothing depends on time"
 
 
-def test_a_run_says_how_many_of_its_winners_hold(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run")
+def test_a_run_says_how_many_of_its_winners_hold(run: Results) -> None:
     summary, winners = summary_of(run), winners_of(run)
     assert summary.cells == len(winners) == 12
     assert summary.holds == (winners["verdict"] == HOLDS).sum()
     assert summary.expected_wrong == pytest.approx((1 - winners["p_best"]).sum())
 
 
-def test_a_run_s_doubt_is_the_same_every_time(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "run", uncertainty=0.1).path
-    once, again = (winners_of(open_run(path)) for _ in range(2))
-    assert once.equals(again)
-
-
-def test_the_stored_columns_are_those_of_each_seed(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", seeds=(1, 2))
-    table = with_doubt(run)
-    assert (table["sample_lo"] <= table["utility"] + 1e-12).all()
-    assert (table["sample_hi"] >= table["utility"] - 1e-12).all()
-    assert (table.groupby(["shift", "seed", "scenario"])["verdict"].nunique() == 1).all()
-    keep_doubt(run)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # run.json knows the table that was written
-        assert open_run(run.path).utilities["verdict"].tolist() == table["verdict"].tolist()
-
-
-def test_a_folder_keeps_what_would_be_worked_out(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", seeds=(1, 2), uncertainty=0.1)
-    worked_out = cells_of(open_run(run.path))
-    keep_doubt(run)
-    pd.testing.assert_frame_equal(
-        cells_of(open_run(run.path)), worked_out, check_dtype=False, check_like=True
-    )
-    for trace in run.path.glob("traces/*.parquet"):
-        trace.unlink()
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the passes are gone, and nothing asks for them
-        assert cells_of(open_run(run.path))["verdict"].tolist() == worked_out["verdict"].tolist()
-
-
-def test_certainty_about_other_utilities_is_not_used(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run")
-    keep_doubt(run)
-    assert run.folder.certainty() is not None
-    run.folder.write_utilities(run.utilities.assign(utility=run.utilities["utility"] / 2))
-    assert run.folder.certainty() is None
-
-
-def test_pooled_rows_get_pooled_doubt(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", seeds=(1, 2))
-    rows = cells_of(run)
-    rows = rows[rows["shift"] == "all"]
+def test_pooled_rows_get_pooled_doubt(shaky: Results) -> None:
+    rows = cells_of(shaky).query("shift == 'all'")
     assert rows["verdict"].isin([HOLDS, EQUAL, UNDECIDED]).all()
-    one = doubt(run).about(run.utilities)
+    one = doubt(shaky).about(shaky.utilities)
     width = (rows["sample_hi"] - rows["sample_lo"]).mean()
     assert width < 0.75 * (one["sample_hi"] - one["sample_lo"]).mean(), "four streams say more than one"
 
 
-def test_replicates_of_some_methods_are_the_same_replicates() -> None:
-    cell = replicate("abc", stream(0.5, 0.4, 0.3))
-    assert isinstance(cell, Replicates)
-    assert cell.of(["c", "a"]).utilities.tolist() == cell.utilities[:, [2, 0]].tolist()
+@pytest.mark.filterwarnings("error")
+def test_a_folder_keeps_what_would_be_worked_out(shaky: Results) -> None:
+    """Also once its passes are gone; but not for other utilities."""
+    worked_out = cells_of(open_run(shaky.path))
+    table = with_doubt(shaky)
+    assert (table["sample_lo"] <= table["utility"] + 1e-12).all()
+    assert (table["sample_hi"] >= table["utility"] - 1e-12).all()
+    assert (table.groupby(["shift", "seed", "scenario"])["verdict"].nunique() == 1).all()
+    keep_doubt(shaky)
+    assert open_run(shaky.path).utilities["verdict"].tolist() == table["verdict"].tolist()
+    kept = cells_of(open_run(shaky.path))
+    pd.testing.assert_frame_equal(kept, worked_out, check_dtype=False, check_like=True)
+    for trace in shaky.path.glob("traces/*.parquet"):
+        trace.unlink()
+    with pytest.warns(TemporaWarning):
+        gone = open_run(shaky.path)
+    assert cells_of(gone)["verdict"].tolist() == worked_out["verdict"].tolist()
+    gone.folder.write_utilities(gone.utilities.assign(utility=gone.utilities["utility"] / 2))
+    assert gone.folder.certainty() is None
 
-
-# -- what to do about it ---------------------------------------------------------------------------------------
 
 UNSURE, UNTIMED = Summary(9, 5, 0, 3, 1, 1.0), Summary(9, 5, 0, 1, 3, 1.0)
 
@@ -405,18 +343,17 @@ UNSURE, UNTIMED = Summary(9, 5, 0, 3, 1, 1.0), Summary(9, 5, 0, 1, 3, 1.0)
     ],
 )
 def test_one_command_decides_more(
-    tmp_path: Path, summary: Summary, clock: str, config: dict[str, object], options: str
+    run: Results, summary: Summary, clock: str, config: dict[str, object], options: str
 ) -> None:
-    run = write_run(tmp_path / "run", seeds=(1,))
-    run.manifest |= {"clock": clock, "config": config}
-    assert remedy(summary, run) == f"tempora run {run.path} {options}"
-    assert remedy(Summary(9, 9, 0, 0, 0, 0.0), run) is None
+    asked = open_run(run.path)
+    asked.manifest |= {"clock": clock, "config": config}
+    assert remedy(summary, asked) == f"tempora run {run.path} {options}"
+    assert remedy(Summary(9, 9, 0, 0, 0, 0.0), asked) is None
 
 
-def test_a_damaged_pass_is_said_where_doubt_would_have_needed_it(tmp_path):
-    results = write_run(tmp_path / "run")
-    cell = results.utilities.iloc[0]
-    stored = results.folder.stored(cell["adapting_pass"])
+def test_a_damaged_pass_is_said_where_doubt_would_have_needed_it(tmp_path: Path) -> None:
+    results = write_run(tmp_path, scenarios=GRID[:2])
+    stored = results.folder.stored(results.utilities.iloc[0]["adapting_pass"])
     stored.path.write_bytes(stored.path.read_bytes()[:-50])
-    with pytest.warns(TemporaWarning, match="cannot be said"):
-        _ = winners_of(open_run(results.path))
+    with pytest.warns(TemporaWarning):
+        winners_of(open_run(results.path))

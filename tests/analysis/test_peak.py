@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 from made_runs import BASELINE_MS, BATCHES, METHODS
 from made_runs import measured_run as write_run
 from tempora_tta.analysis.answer import Answer
-from tempora_tta.analysis.peak import LEAST_ARRIVALS, Arrivals, Peak, Times, highest_rate, highest_rates
+from tempora_tta.analysis.peak import LEAST_ARRIVALS, Arrivals, Times, highest_rate, highest_rates
 from tempora_tta.analysis.question import Question
 from tempora_tta.errors import TemporaError
 from tempora_tta.scenarios import Deployment, Offline, Poisson
-from tempora_tta.store import Results
+from tempora_tta.store import Results, open_run
 
 LONG = 10_000
 """A queue that loses nothing."""
@@ -43,14 +43,9 @@ def rate(times: Times, bound_ms: float, queue: int = LONG, percent: int = 99) ->
 
 @pytest.mark.parametrize("bound_ms", [10.5, 40.0, 300.0, 1e9])
 def test_no_queue_is_long_enough_for_more_than_the_pipeline_can_serve(bound_ms: float) -> None:
-    """10 ms each: below 100 per second, at any bound."""
+    """10 ms each: below 100 per second, at any bound, and near it where patience has no end."""
     assert 0 < rate(constant(10.0), bound_ms) < 100.0
-
-
-def test_patience_without_end_makes_service_the_limit() -> None:
-    found = highest_rate(constant(10.0), ONE, 99, 1e9, LONG)
-    assert found.batches_per_s == pytest.approx(100.0, rel=2e-3)
-    assert found.why == "limited by throughput, not by the response time"
+    assert rate(constant(10.0), 1e9) == pytest.approx(100.0, rel=2e-3)
 
 
 @settings(max_examples=15, deadline=None)
@@ -124,7 +119,7 @@ def test_the_peak_is_a_deployment_that_holds_and_the_next_does_not() -> None:
 def test_a_bound_that_predictions_miss_has_no_rate() -> None:
     found = highest_rate(constant(10.0), ONE, 99, 9.0, LONG)
     assert (found.batches_per_s, found.answer) == (0.0, "replayed")
-    assert "even without a queue p99 is 10.0 ms, above 9" in found.why
+    assert "10.0 ms, above 9" in found.why
 
 
 # -- what is exact ---------------------------------------------------------------------------------------------
@@ -135,21 +130,13 @@ def test_losses_are_exact_for_methods_without_a_history_only() -> None:
     assert highest_rate(replace(times, history_free=True), ONE, 99, 60.0, 1).answer == "replayed"
     found = highest_rate(times, ONE, 99, 60.0, 1)
     assert found.answer == "approximate"
-    assert "it would skip batches" in found.why
     assert highest_rate(times, ONE, 99, 60.0, LONG).answer == "replayed", "nothing is lost"
-
-
-def test_methods_that_look_at_the_clock_have_no_answer_without_passes() -> None:
     found = highest_rate(replace(constant(10.0), time_aware=True), ONE, 99, 60.0, LONG)
-    assert found == Peak(answer="none", why="it looks at the clock, so every rate is a run of its own")
+    assert (found.batches_per_s, found.answer) == (None, "none"), "it looks at the clock"
+    assert "clock" in found.why
 
 
 # -- a run -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return write_run(tmp_path_factory.mktemp("run"), scenarios=[Offline()])
 
 
 def test_streams_come_again_with_other_arrivals_until_there_are_a_thousand(run: Results) -> None:
@@ -163,14 +150,6 @@ def test_streams_come_again_with_other_arrivals_until_there_are_a_thousand(run: 
     assert len({tuple(np.diff(part)) for part in times}) == 26
     assert (np.diff(arrivals.unit_times) > 0).all()
     assert arrivals.unit_times[-1] / arrivals.unit_times.size == pytest.approx(1.0, abs=0.1)
-
-
-def test_faster_methods_have_higher_peaks(run: Results) -> None:
-    table = peak(run, p99_ms=60.0).ranking
-    assert list(table["method"]) == ["standard", "adabn", "lame", "tent", "sar"]
-    assert (table["busy"] < 1).all()
-    assert (table["in_time"] >= 0.99).all()
-    assert (table["images_per_s"] == 50 * table["batches_per_s"]).all()
 
 
 def test_the_device_s_own_variation_lowers_the_peak(tmp_path: Path) -> None:
@@ -187,23 +166,24 @@ def test_the_device_s_own_variation_lowers_the_peak(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "message"),
+    ("asked", "parts"),
     [
-        ({"p99_ms": 50.0, "p90_ms": 20.0}, "the highest rate has one limit"),
-        ({"p99_ms": -1.0}, "p99_ms=-1.0: .*a number above 0"),
-        ({"p99_ms": math.inf}, "p99_ms=inf"),
-        ({"p99_ms": 50.0, "shifts": ("fgo",)}, "did you mean 'fog'"),
+        ({"p99_ms": 50.0, "p90_ms": 20.0}, ["one limit"]),
+        ({"p99_ms": -1.0}, ["p99_ms=-1.0", "above 0"]),
+        ({"p99_ms": math.inf}, ["p99_ms=inf"]),
+        ({"p99_ms": 50.0, "shifts": ("fgo",)}, ["fgo", "fog"]),
     ],
 )
-def test_questions_that_make_no_sense(run: Results, asked: dict[str, Any], message: str) -> None:
-    with pytest.raises(TemporaError, match=message):
+def test_questions_that_make_no_sense(run: Results, asked: dict[str, Any], parts: list[str]) -> None:
+    with pytest.raises(TemporaError) as caught:
         peak(run, **asked)
+    assert all(part in str(caught.value) for part in parts), caught.value
 
 
-def test_a_method_that_is_missing_somewhere_has_no_peak(tmp_path: Path) -> None:
-    run = write_run(tmp_path, scenarios=[Offline()])
-    cells = run.utilities
-    run.utilities = cells[(cells["method"] != "tent") | (cells["shift"] != "snow")]
-    found = peak(run, p99_ms=60.0)
-    assert found.left_out == {"tent": "it has no offline pass on snow, seed 1"}
+def test_a_method_that_is_missing_somewhere_has_no_peak(run: Results) -> None:
+    some = open_run(run.path)
+    cells = some.utilities
+    some.utilities = cells[(cells["method"] != "tent") | (cells["shift"] != "snow")]
+    found = peak(some, p99_ms=60.0)
+    assert "snow, seed 1" in found.left_out["tent"]
     assert "tent" not in set(found.ranking["method"])

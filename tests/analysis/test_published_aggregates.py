@@ -20,10 +20,6 @@ def test_win_counts_of_the_legends(setup: str) -> None:
     assert counted.to_dict() == printed.to_dict()
 
 
-def test_thirteen_counts_are_printed() -> None:
-    assert len(published.table("win_counts")) == 13
-
-
 @pytest.mark.parametrize("setup", IMAGENET_C)
 def test_winners_of_offline_and_strict_cells(setup: str) -> None:
     found = analysis.winners(analysis.by_shift(analysis.cells(published.as_utilities(setup))))
@@ -34,37 +30,17 @@ def test_winners_of_offline_and_strict_cells(setup: str) -> None:
 
 
 @pytest.mark.parametrize("setup", IMAGENET_C)
-def test_losses(setup: str) -> None:
+def test_losses_and_overall_gaps_pool_the_lost_cells(setup: str) -> None:
     printed = published.table("deficit", setup)
+    assert len(printed) == (40 if setup == "rn50_inc" else 44)
     found = analysis.losses(published.table("winners", setup), list(printed["method"].unique()))
-    both = printed.merge(found, on=["method", "group"], suffixes=("", "_found"))
-    assert len(both) == len(printed) == (40 if setup == "rn50_inc" else 44)
-    assert both["losses"].tolist() == both["losses_found"].tolist()
-    assert both["cells"].tolist() == both["cells_found"].tolist()
-
-
-@pytest.mark.parametrize("setup", IMAGENET_C)
-def test_overall_gaps_pool_the_lost_cells(setup: str) -> None:
-    printed = published.table("deficit", setup)
     pooled = analysis.with_overall(printed[printed["group"] != "overall"])
-    both = printed.merge(pooled, on=["method", "group"], suffixes=("", "_found"))
-    assert len(both) == len(printed)
-    assert both["losses"].tolist() == both["losses_found"].tolist()
+    for again, columns in ((found, ["losses", "cells"]), (pooled, ["losses"])):
+        both = printed.merge(again, on=["method", "group"], suffixes=("", "_found"))
+        assert len(both) == len(printed)
+        for column in columns:
+            assert both[column].tolist() == both[f"{column}_found"].tolist()
     assert (both["mean_gap"] - both["mean_gap_found"]).abs().max() < 0.0001, "0.01 points"
-
-
-@pytest.mark.parametrize("setup", IMAGENET_C)
-@pytest.mark.parametrize("group", ["overall", "discrete", "continuous", "amortised"])
-def test_gaps_follow_from_the_sweeps(setup: str, group: str) -> None:
-    """A method's losses and its own utility add up to what the winners have: the same sum for every method."""
-    rows = published.as_utilities(setup, "aggregate")
-    rows = rows[(rows["protocol"] == group) | ((group == "overall") & (rows["protocol"] != "offline"))]
-    has = rows.groupby("method")["utility"].mean()
-    printed = published.table("deficit", setup)
-    printed = printed[printed["group"] == group].set_index("method")
-    loses = printed["losses"] * printed["mean_gap"] / printed["cells"]
-    winners_have = (has + loses)[has.index]
-    assert winners_have.max() - winners_have.min() <= 0.0001 + 1e-12
 
 
 @pytest.mark.parametrize("setup", IMAGENET_C)
@@ -155,18 +131,6 @@ def test_temporal_factors(setup: str) -> None:
     assert (off.dropna() <= reach[off.notna()]).all()
 
 
-def test_break_even_accuracies_of_the_text() -> None:
-    rows = published.as_utilities("rn50_inc", "aggregate")
-    against = analysis.break_even(analysis.cells(rows), against="adabn").set_index(["method", "label"])
-    needed = against["break_even_accuracy"]
-    assert needed["eta", "ρ 100 %"] == pytest.approx(0.751, abs=0.002)
-    assert needed["sar", "ρ 100 %"] == pytest.approx(1.495, abs=0.005)
-    assert needed["eta", "T 50 ms"] == pytest.approx(1.89, abs=0.01)
-    assert not against.loc[("eta", "ρ 100 %"), "insolvent"]
-    assert against.loc[("sar", "ρ 100 %"), "insolvent"]
-    assert against.loc[("eta", "T 50 ms"), "insolvent"]
-
-
 def test_failure_modes_of_the_text() -> None:
     found = analysis.findings(analysis.cells(published.as_utilities("rn50_inc", "aggregate")))
     modes = found.groupby(["method", "label"])["mode"].agg(set)
@@ -189,34 +153,8 @@ def test_below_standard_where_the_cells_are_printed() -> None:
         for group in ("discrete", "continuous", "amortised"):
             if total:
                 assert found[method, group] <= share[method, group] * total + 0.005 * total
-    # LAME is below everywhere it can be: 15 corruptions by 3.
-    assert found["lame", "overall"] == 45
+    assert found["lame", "overall"] == 45, "LAME is below everywhere it can be: 15 corruptions by 3"
     assert found["neo", "overall"] == overall["neo"] == 0
-
-
-def test_below_standard_shares_say_where_the_misses_are() -> None:
-    """LAME misses in all 240 cells; the paper prints 31, 31 and 38 %."""
-    cells = [
-        pd.DataFrame(
-            {
-                "method": ["standard", "lame"],
-                "utility": [0.2, 0.1],
-                "shift": f"shift {number}",
-                "protocol": protocol,
-                "value": float(value),
-            }
-        )
-        for protocol, values in {"discrete": 5, "continuous": 5, "amortised": 6}.items()
-        for value in range(values)
-        for number in range(15)
-    ]
-    found = analysis.below_standard(analysis.cells(pd.concat(cells))).set_index("group")
-    printed = published.table("below_standard", "rn50_inc")
-    printed = printed[printed["method"] == "lame"].set_index("group")
-    assert found.loc["overall", "count"] == printed.loc["overall", "count"] == 240
-    assert found["cells"].to_dict() == printed["cells"].to_dict()
-    for group in ("discrete", "continuous", "amortised"):
-        assert found.loc[group, "share"] == pytest.approx(printed.loc[group, "share"], abs=0.0051)
 
 
 def test_the_phase_transition_is_visible_in_all_protocols() -> None:
@@ -240,17 +178,3 @@ def test_winners_change_with_the_hardware() -> None:
     assert changed["rtx4080", "ρ 50 %"] == "tent"
     assert ("rtx4080", "ρ 100 %") not in changed.index
     assert set(found.loc[found["changed"], "label"]) == {"ρ 50 %", "ρ 35 %", "ρ 25 %", "B 100λ", "B 200λ"}
-
-
-def test_the_budget_front() -> None:
-    front = analysis.pareto_front(analysis.cells(published.as_utilities("rn50_inc", "aggregate")))
-    assert front[["label", "method"]].to_numpy().tolist() == [
-        ["B 1 s", "shot_im"],
-        ["B 2 s", "shot_im"],
-        ["B 4 s", "deyo"],
-        ["B 8 s", "eta"],
-        ["B 16 s", "eta"],
-        ["B 32 s", "cmf"],
-    ]
-    assert front["gain_per_s"].iloc[0] == pytest.approx(0.3222 - 0.1816)
-    assert front.loc[front["diminishing"], "label"].tolist() == ["B 2 s"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -65,18 +67,6 @@ def test_spearman_is_scipy_s(pairs: list[tuple[int, int]]) -> None:
         assert ours == pytest.approx(stats.spearmanr(left, right).statistic, abs=1e-12)
 
 
-def test_every_cell_is_ranked_for_itself() -> None:
-    rows = a_run()
-    ranked = analysis.with_ranks(rows)
-    for _, group in ranked.groupby(["shift", "protocol", "label", "queue"]):
-        assert sorted(group["rank"]) == list(range(1, 5))
-
-
-def test_missing_and_empty_mean_the_same_cell() -> None:
-    rows = pd.concat([frame({"tent": 0.5}, rule=""), frame({"sar": 0.4}, rule=None)])
-    assert analysis.with_ranks(rows)["rank"].tolist() == [1, 2]
-
-
 def test_failed_cells_take_part_in_nothing() -> None:
     rows = pd.concat([a_run(), frame({"tent": np.nan}, protocol="discrete", shift="fog", model="net")])
     columns = ["shift", "label", "queue", "winner", "utility", "runner_up", "margin"]
@@ -107,23 +97,6 @@ def test_wins_are_counted_by_protocol_and_with_offline() -> None:
     assert counts.loc[("discrete", "tent"), "share"] == 0.5
 
 
-def test_correlation_of_a_run_agrees_with_scipy_cell_by_cell() -> None:
-    rows = a_run()
-    found = analysis.correlations(analysis.cells(rows))
-    offline = rows[rows["protocol"] == "offline"].set_index(["shift", "method"])["utility"]
-    assert len(found) == 3 * 8
-    assert (found["methods"] == 4).all()
-    for _, cell in found.iterrows():
-        same = (
-            (rows["shift"] == cell["shift"])
-            & (rows["label"] == cell["label"])
-            & (rows["queue"] == cell["queue"])
-        )
-        under = rows[same].set_index("method")["utility"]
-        expected = stats.spearmanr(offline[cell["shift"]][under.index], under).statistic
-        assert cell["spearman_r"] == pytest.approx(expected)
-
-
 def test_correlation_summary_names_the_extremes() -> None:
     rows = pd.DataFrame(
         {"shift": ["fog", "snow"], "protocol": "discrete", "label": "x", "spearman_r": [0.5, -0.5]}
@@ -140,15 +113,6 @@ def test_a_method_equal_to_standard_is_not_below_it() -> None:
     assert found.loc[("lame", "overall"), "count"] == 0
     assert np.isnan(found.loc[("lame", "discrete"), "share"])
     assert found.loc[("tent", "discrete"), ["count", "share"]].tolist() == [1, 1.0]
-
-
-def test_rows_come_in_the_order_of_the_paper() -> None:
-    rows = analysis.ordered(a_run().sample(frac=1.0, random_state=1))
-    assert list(rows["protocol"].unique()) == ["offline", "discrete", "continuous", "amortised", "deployment"]
-    assert list(rows["shift"].unique()) == ["snow", "fog", "mine"]
-    assert list(rows["method"].unique()) == ["standard", "adabn", "tent", "sar"]
-    discrete = rows[rows["protocol"] == "discrete"]
-    assert discrete["value"].is_monotonic_increasing
 
 
 def test_winner_changes_may_go_back_and_forth() -> None:
@@ -170,33 +134,28 @@ def test_winner_changes_may_go_back_and_forth() -> None:
     assert analysis.winner_changes(rows.iloc[:2]).empty
 
 
+ONE = analysis.cells(frame({"tent": 0.5}, queue=1))
+UNTIMED = pd.DataFrame({"method": ["tent"], "protocol": "discrete", "served": True}).assign(
+    predict_ms=9.0, adapt_ms=1.0
+)
+
+
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "parts"),
     [
-        (lambda: analysis.with_ranks(pd.DataFrame({"method": []})), "protocol, value, utility missing"),
-        (lambda: analysis.correlations(analysis.cells(frame({"tent": 0.5}))), "no offline rows"),
-        (
-            lambda: analysis.below_standard(analysis.cells(frame({"tent": 0.5}))),
-            "no row of method 'standard'",
-        ),
-        (
-            lambda: analysis.buffering(analysis.cells(frame({"tent": 0.5}, queue=1))),
-            "found 1; run queue=0 and queue=1",
-        ),
-        (
-            lambda: analysis.across_machines(analysis.cells(frame({"tent": 0.5}))),
-            "'hardware' with two or more",
-        ),
-        (
-            lambda: analysis.break_even(analysis.cells(frame({"tent": 0.5})), against="tnt"),
-            "unknown method to compare with 'tnt': did you mean 'tent'",
-        ),
+        (lambda: analysis.with_ranks(pd.DataFrame({"method": []})), ["protocol, value, utility"]),
+        (lambda: analysis.correlations(ONE), ["offline"]),
+        (lambda: analysis.below_standard(ONE), ["'standard'"]),
+        (lambda: analysis.buffering(ONE), ["queue=0", "queue=1"]),
+        (lambda: analysis.across_machines(ONE), ["'hardware'", "two or more"]),
+        (lambda: analysis.break_even(ONE, against="tnt"), ["tnt", "tent"]),
+        (lambda: analysis.overhead(UNTIMED, baseline_ms=40.0), ["offline"]),
     ],
 )
-def test_mistakes_say_what_to_do(call: object, message: str) -> None:
-    assert callable(call)
-    with pytest.raises(TemporaError, match=message):
+def test_mistakes_say_what_is_missing(call: Callable[[], object], parts: list[str]) -> None:
+    with pytest.raises(TemporaError) as caught:
         call()
+    assert all(part in str(caught.value) for part in parts), caught.value
 
 
 def test_what_comes_in_no_order_stays_as_it_was_and_what_is_missing_comes_last() -> None:
@@ -227,5 +186,3 @@ def test_latency_is_read_from_offline_passes() -> None:
     assert found.loc["tent", ["service_ms", "predict_ms", "adapt_ms"]].tolist() == [97.0, 42.0, 55.0]
     assert found.loc["tent", ["intrinsic_ms", "slowdown", "adapt_sd_ms"]].tolist() == [2.0, 97 / 40, 5.0]
     assert found.loc["standard", "intrinsic_ms"] == 0.0
-    with pytest.raises(TemporaError, match="no timed offline batches"):
-        analysis.overhead(traces.tail(1), baseline_ms=40.0)

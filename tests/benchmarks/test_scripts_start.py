@@ -12,7 +12,9 @@ FOLDER = Path(__file__).resolve().parents[2] / "benchmarks"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("script", sorted(path.name for path in FOLDER.glob("*.py") if path.stem != "common"))
-def test_a_script_starts(script: str) -> None:
-    ran = subprocess.run([sys.executable, script, "--help"], cwd=FOLDER, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
+def test_every_script_can_be_imported() -> None:
+    """In one process of its own, which ends where one cannot be."""
+    scripts = sorted(path.stem for path in FOLDER.glob("*.py"))
+    code = f"import importlib\nfor script in {scripts}: print(importlib.import_module(script).__name__)"
+    ran = subprocess.run([sys.executable, "-c", code], cwd=FOLDER, capture_output=True, text=True)
+    assert ran.stdout.split() == scripts, ran.stderr

@@ -13,7 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 import tempora_tta as tempora
-from made_runs import BASELINE_MS, METHODS, Pace, write_run
+from made_runs import METHODS, Pace, write_run
 from tempora_tta import analysis, words
 from tempora_tta.cli.app import app
 from tempora_tta.scenarios import Amortised, Continuous, Discrete, Offline
@@ -70,37 +70,3 @@ def test_a_run_ends_with_the_list_on_one_screen(place: Path, monkeypatch: pytest
     same("run", "\n".join(lines))
     assert len(lines) <= 26
     assert max(map(len, lines)) <= 80
-
-
-def test_a_notebook_shows_the_same_list(place: Path) -> None:
-    results = tempora.open_run(place / "made")
-    assert "\n".join(words.listing(analysis.overview(results)["answers"])) in repr(results)
-
-
-def test_the_list_is_what_the_table_says(place: Path) -> None:
-    """Best, next and the word of certainty of every setting, from the cells alone."""
-    results = tempora.open_run(place / "made")
-    cells = results.cells
-    for one in analysis.answers(results):
-        rows = cells[(cells["shift"] == "all") & (cells["label"] == one.setting["label"])]
-        rows = rows.sort_values("utility", ascending=False)
-        assert one.method == rows["method"].iloc[0]
-        assert one.to_json()["ranking"][1]["utility"] == rows["utility"].iloc[1]
-        assert one.to_json()["verdict"] == rows["verdict"].iloc[0]
-
-
-def test_the_settings_are_in_the_units_of_a_user(place: Path) -> None:
-    """Batches of 50 every 10 ms are 5,000 images per second; T is in ms; B is a share of plain computing."""
-    answers = analysis.answers(tempora.open_run(place / "made"))
-    found = {one.setting["label"]: words.setting(one.setting) for one in answers}
-    assert found["ρ 100 %"] == ("images arrive at", f"{50 * 1000 / BASELINE_MS:,.0f}/s")
-    assert found["T 5λ"] == ("value halves after", f"{5 * BASELINE_MS:.0f} ms")
-    assert found["B 50 % of λN"] == ("computing time", "+50 %")
-
-
-def test_stretches_hold_every_setting_under_pressure_once(place: Path) -> None:
-    found = analysis.answers(tempora.open_run(place / "made"))
-    folded = [one.setting["label"] for _, part in analysis.stretches(found) for one in part]
-    assert folded == [one.setting["label"] for one in found if not one.setting["reference"]]
-    for method, part in analysis.stretches(found):
-        assert all(one.could_be(method) for one in part)

@@ -7,20 +7,12 @@ import runpy
 from pathlib import Path
 
 import pytest
-import torch
 
 import tempora_tta as tempora
-from tempora_tta import data, methods, models
+from tempora_tta import methods, models
 from tempora_tta.methods.testing import check
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-CLOCK = {
-    "baseline_ms": 40,
-    "standard": (38, 0),
-    "adabn": (41, 0.1),
-    "tent": (41, 56),
-    "prior_correction": (39, 1),
-}
 
 
 @pytest.fixture
@@ -31,22 +23,10 @@ def in_examples(monkeypatch, tmp_path):
 
 
 def test_the_custom_method_keeps_every_promise(in_examples):
-    report = check("custom_method:PriorCorrection", models.load("fashion_resnet"))
-    assert report.passed, str(report)
-    assert report.checks
-
-
-def test_the_custom_method_takes_settings_and_runs(in_examples):
     model = models.load("fashion_resnet")
-    shift = data.open("fashion", shifts="gaussian_noise")["gaussian_noise"]
-    opened = data.open_stream(shift, model.preprocessing, limit_batches=20, workers=0)
-    stream = [(opened.batch(i), torch.from_numpy(opened.labels(i))) for i in range(20)]
-    names = ["standard", "custom_method:PriorCorrection"]
-    results = tempora.evaluate(model, stream, names, [], clock=CLOCK)
-    accuracy = results.utilities.set_index("method")["utility"]
-    assert accuracy["prior_correction"] > accuracy["standard"]
-
-    with pytest.raises(tempora.TemporaError, match=r"strength=2\.0: must be at most 1"):
+    report = check("custom_method:PriorCorrection", model)
+    assert report.passed, str(report)
+    with pytest.raises(tempora.TemporaError, match=r"strength=2\.0.*1"):
         methods.create("custom_method:PriorCorrection", model, strength=2.0)
 
 
@@ -62,6 +42,7 @@ def test_the_server_answers_its_clients(in_examples):
     assert statuses == {200: 40}, "the fallback answers what the pipeline loses"
 
 
+@pytest.mark.slow
 def test_the_notebook_goes_from_pictures_to_a_pipeline(in_examples, tmp_path):
     notebook = json.loads((EXAMPLES / "from_pictures_to_pipeline.ipynb").read_text(encoding="utf-8"))
     assert notebook["nbformat"] == 4

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
+import pandas as pd
 import pytest
-from rich.console import Console
 
 from made_runs import METHODS, write_run
-from tempora_tta.cli.terminal import print_warning
 from tempora_tta.engine.observer import Observer, Together
 from tempora_tta.errors import TemporaError
 from tempora_tta.hooks import open_hooks
 from tempora_tta.hooks.summary import facts, metrics
-from tempora_tta.progress import Progress
 from tempora_tta.scenarios import Discrete, Offline
-from tempora_tta.store import Results
+from tempora_tta.store import Results, open_run
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +28,7 @@ def results(tmp_path_factory) -> Results:
 
 def test_a_run_is_summed_up_as_facts_and_numbers(results: Results) -> None:
     told = facts(results.manifest)
-    assert told["model"] == "a_net"
-    assert told["shifts"] == "fog, snow"
-    assert told["device"] == "Some CPU"
+    assert (told["model"], told["shifts"], told["device"]) == ("a_net", "fog, snow", "Some CPU")
     found = metrics(results)
     assert set(found) == {
         f"utility/{method}/{scenario}"
@@ -44,7 +40,7 @@ def test_a_run_is_summed_up_as_facts_and_numbers(results: Results) -> None:
 
 
 class Listening(Observer):
-    def __init__(self, folder: Path | None = None) -> None:
+    def __init__(self) -> None:
         self.heard: list[str] = []
 
     def note(self, text: str) -> None:
@@ -68,17 +64,8 @@ def test_a_hook_that_fails_is_noted_and_the_others_go_on(results: Results) -> No
     together.started(3, 0)
     together.finished(results)
     assert mine.heard[0] == "started 3"
-    assert "Failing failed at started, and the run goes on: the tracker is down" in mine.heard[1]
+    assert all(part in mine.heard[1] for part in ("Failing", "started", "the tracker is down"))
     assert last.heard == ["started 3", "finished"]
-
-
-def test_a_hook_that_fails_is_said_even_to_who_wants_quiet(results: Results, capsys) -> None:
-    quiet = Progress(Console(), live=False, quiet=True, warn=print_warning)
-    Together(quiet, [Failing()]).started(3, 0)
-    quiet.note("nothing that matters")
-    told = capsys.readouterr()
-    assert "Failing failed at started" in " ".join(told.err.split())
-    assert told.out == ""
 
 
 def test_every_call_of_an_observer_reaches_all() -> None:
@@ -87,94 +74,94 @@ def test_every_call_of_an_observer_reaches_all() -> None:
     assert all(name in vars(Together) for name in calls)
     first, last = Listening(), Listening()
     together = Together(first, [last])
-    assert not together.stop_requested
     last.stop_requested = True
     assert together.stop_requested
     last.stop_requested, together.stop_requested = False, True
     assert (first.stop_requested, last.stop_requested) == (True, False), "it is the user's to stop the run"
 
 
-def test_a_hook_of_ones_own_and_names_that_are_none(tmp_path: Path, monkeypatch, request) -> None:
+MINE = """
+from tempora_tta.engine import Observer
+class Mine(Observer):
+    def __init__(self, folder):
+        self.folder = folder
+class NoHook:
+    def __init__(self, folder): ...
+class WithoutFolder(Observer): ...
+"""
+
+
+def test_a_hook_of_ones_own_and_names_that_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
     monkeypatch.chdir(tmp_path)
-    request.addfinalizer(lambda: sys.modules.pop("my_hook", None))
-    (tmp_path / "my_hook.py").write_text(
-        "from tempora_tta.engine import Observer\n"
-        "class Mine(Observer):\n"
-        "    def __init__(self, folder):\n"
-        "        self.folder = folder\n"
-        "class NoHook:\n"
-        "    def __init__(self, folder): ...\n"
-        "class WithoutFolder(Observer): ...\n"
-    )
-    with pytest.raises(TemporaError, match=r"give it __init__\(self, folder\)"):
-        open_hooks(["my_hook.py:WithoutFolder"], tmp_path)
-    (mine,) = open_hooks(["my_hook.py:Mine"], tmp_path)
-    assert mine.folder == tmp_path
-    with pytest.raises(TemporaError, match="derive it from that class"):
-        open_hooks(["my_hook.py:NoHook"], tmp_path)
-    with pytest.raises(TemporaError, match="mlflow"):
-        open_hooks(["mlfow"], tmp_path)
-
-
-def test_a_package_that_is_not_there_says_what_to_install(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setitem(sys.modules, "wandb", None)
-    with pytest.raises(TemporaError, match=r"pip install 'tempora-tta\[wandb\]'"):
-        open_hooks(["wandb"], tmp_path)
+    request.addfinalizer(lambda: sys.modules.pop("my_hook", None))
+    (tmp_path / "my_hook.py").write_text(MINE)
+    (mine,) = open_hooks(["my_hook.py:Mine"], tmp_path)
+    assert vars(mine)["folder"] == tmp_path
+    for name, parts in {
+        "my_hook.py:WithoutFolder": ["WithoutFolder", "__init__(self, folder)"],
+        "my_hook.py:NoHook": ["NoHook", "derive"],
+        "mlfow": ["mlfow", "mlflow"],
+        "wandb": ["wandb", "pip install 'tempora-tta[wandb]'"],
+    }.items():
+        with pytest.raises(TemporaError) as caught:
+            open_hooks([name], tmp_path)
+        assert all(part in str(caught.value) for part in parts), caught.value
 
 
-def test_mlflow_holds_the_run(results: Results, monkeypatch) -> None:
+# -- the real packages -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_mlflow_holds_the_run_here_or_where_the_environment_says(
+    results: Results, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, elsewhere: bool
+) -> None:
     mlflow = pytest.importorskip("mlflow")
+    monkeypatch.chdir(tmp_path)  # where such a database keeps its artifacts
     monkeypatch.delenv("MLFLOW_TRACKING_URI", raising=False)
+    database = tmp_path / "elsewhere.db" if elsewhere else results.path / "mlflow.db"
+    if elsewhere:
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{database}")
+    many = open_run(results.path)
+    many.utilities = pd.concat(many.utilities.assign(method=f"method {number}") for number in range(600))
+    assert len(metrics(many)) > 1000, "more than MLflow takes in one call"
     before = mlflow.get_tracking_uri()
     (hook,) = open_hooks(["mlflow"], results.path)
-    hook.finished(results)
-    (run,) = runs_in(results.path / "mlflow.db")
-    assert run.info.status == "FINISHED"
-    assert run.info.run_name == results.path.name
-    assert run.data.metrics == pytest.approx(metrics(results))
+    hook.finished(many)
+    run = last_run(database)
+    assert (run.info.status, run.info.run_name) == ("FINISHED", results.path.name)
+    assert run.data.metrics == pytest.approx(metrics(many))
     assert run.data.params["model"] == "a_net"
-    kept = {path.name for path in (results.path / "mlflow-artifacts").glob("*/artifacts/*")}
-    assert kept == {"run.json", "utilities.parquet"}
+    kept = {path.name for path in results.path.parent.rglob("artifacts/*")}
+    assert elsewhere or kept == {"run.json", "utilities.parquet"}
     assert mlflow.get_tracking_uri() == before, "the user's own session writes where it did"
     assert mlflow.active_run() is None
 
 
-def test_mlflow_goes_where_the_environment_says_with_any_number_of_metrics(
-    results: Results, tmp_path: Path, monkeypatch
-) -> None:
+@pytest.mark.slow
+def test_a_run_that_mlflow_would_not_take_is_marked_there(results: Results, tmp_path: Path) -> None:
     pytest.importorskip("mlflow")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'elsewhere.db'}")
-    monkeypatch.chdir(tmp_path)  # where such a database keeps its artifacts
-    many = {f"utility/method {number}/offline": number / 2000 for number in range(1234)}
-    monkeypatch.setattr("tempora_tta.hooks.mlflow.metrics", lambda results: many)
-    (hook,) = open_hooks(["mlflow"], results.path)
-    hook.finished(results)
-    (run,) = runs_in(tmp_path / "elsewhere.db")
-    assert run.data.metrics == pytest.approx(many)
-
-
-def test_a_run_that_mlflow_would_not_take_is_marked_there(
-    results: Results, tmp_path: Path, monkeypatch
-) -> None:
-    pytest.importorskip("mlflow")
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'elsewhere.db'}")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("tempora_tta.hooks.mlflow.files", lambda results: [tmp_path / "nowhere"])
-    (hook,) = open_hooks(["mlflow"], results.path)
-    with pytest.raises(OSError, match="nowhere"):
+    (hook,) = open_hooks(["mlflow"], tmp_path)
+    (tmp_path / "mlflow-artifacts").write_text("no folder")
+    with pytest.raises(OSError, match="mlflow-artifacts"):
         hook.finished(results)
-    (run,) = runs_in(tmp_path / "elsewhere.db")
-    assert run.info.status == "FAILED"
+    assert last_run(tmp_path / "mlflow.db").info.status == "FAILED"
 
 
-def runs_in(database: Path) -> list:
+def last_run(database: Path) -> Any:
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=f"sqlite:///{database}")
-    return client.search_runs([client.get_experiment_by_name("tempora").experiment_id])
+    return client.search_runs([client.get_experiment_by_name("tempora").experiment_id])[0]
 
 
-def test_wandb_holds_the_run_offline(results: Results, monkeypatch, tmp_path) -> None:
+@pytest.mark.slow
+def test_wandb_holds_the_run_offline(
+    results: Results, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     wandb = pytest.importorskip("wandb")
     monkeypatch.setenv("HOME", str(tmp_path))  # where it keeps a configuration
     monkeypatch.delenv("WANDB_MODE", raising=False)
@@ -185,6 +172,6 @@ def test_wandb_holds_the_run_offline(results: Results, monkeypatch, tmp_path) ->
     content = stored.read_bytes()
     for name, value in metrics(results).items():
         assert name.encode() in content
-        assert json.dumps(value)[:10].encode() in content
+        assert str(value)[:10].encode() in content
     assert wandb.run is None
     assert "WANDB_MODE" not in os.environ

@@ -122,6 +122,7 @@ def test_the_preset_changes_what_the_tables_did_differently(
     assert changed == expected
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("network", "published", "features"),
     [

@@ -37,6 +37,9 @@ def assert_same_state(method: Any, oracle: Oracle, when: str) -> None:
         assert_close(given[name], tensor, f"{when}: {name}")
     for name, tensor in oracle.extra_state().items():
         assert_close(getattr(method, name).reshape(tensor.shape), tensor, f"{when}: {name}")
+    others = oracle.others() if hasattr(oracle, "others") else {}
+    for name, tensor in by_name(method.changing.items(), others).items():
+        assert_close(tensor, others[name], f"{when}: {name}")
 
 
 def follow(

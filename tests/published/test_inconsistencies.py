@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from tempora_tta import published
@@ -32,38 +31,26 @@ def test_1_late_budgets_repeat_the_first() -> None:
     assert len(cells) == 7
     sweep = published.table("utility_sweeps", "vit_inv2")
     first = sweep[sweep["label"] == "B 2.5 s"].set_index("method")["utility"]
-    offline = published.table("offline", "vit_inv2").set_index("method")["accuracy"]
     assert (cells["utility"].to_numpy() == first[cells["method"]].to_numpy()).all()
-    assert (abs(cells["utility"].to_numpy() - offline[cells["method"]].to_numpy()) > 0.001).any()
+    frame = cells[["setup", "protocol", "method", "value"]].iloc[[0, 0]].assign(method=["tent", "neo"])
+    assert known(1).touches(frame).tolist() == [True, False], "touching needs only key columns"
 
 
 def test_2_full_adaptation_contradicts_the_utility() -> None:
-    cells = known(2).cells().set_index("setup")
-    assert (cells["adapted_fraction"] == 1).all()
-    # LAME on the GPU: what it would be frozen is Standard (61.3 %), offline 59.9 %, and 60.79 % is printed.
-    sweep = published.table("utility_sweeps", "rn18_c10c_rtx4080")
-    lame = sweep[(sweep["method"] == "lame") & (sweep["label"] == "B 25λ")]["utility"].item()
-    assert (0.6132 - lame) / (0.6132 - 0.5988) == pytest.approx(0.37, abs=0.01)
+    assert (known(2).cells()["adapted_fraction"] == 1).all()
 
 
 @pytest.mark.parametrize(
     ("setup", "method", "missing"), [("rn50_inc", "lame", 0.0030), ("vit_inc", "deyo", -0.0085)]
 )
-def test_3_covariance_between_corruptions_is_left_out(setup: str, method: str, missing: float) -> None:
-    cells = known(3).cells().set_index("setup")
-    row = cells.loc[setup]
-    assert row["method"] == method
-    gap = row["utility"] - row["accuracy"] * row["responsiveness"] - row["covariance"]
-    assert gap == pytest.approx(missing, abs=0.0003)
-
-
-def test_3_holds_for_everybody_else() -> None:
-    for setup in ("rn50_inc", "vit_inc"):
-        rows = published.table("decomposition", setup)
-        rows = rows[(rows["protocol"] == "continuous") & (rows["shift"] == "all")]
-        rows = rows[~known(3).touches(rows)]
-        gap = rows["utility"] - rows["accuracy"] * rows["responsiveness"] - rows["covariance"]
-        assert gap.abs().max() < 0.0011
+def test_3_covariance_between_corruptions_is_left_out_for_one_method(
+    setup: str, method: str, missing: float
+) -> None:
+    rows = published.table("decomposition", setup).query("protocol == 'continuous' and shift == 'all'")
+    gap = rows["utility"] - rows["accuracy"] * rows["responsiveness"] - rows["covariance"]
+    assert rows.loc[known(3).touches(rows), "method"].tolist() == [method]
+    assert gap[known(3).touches(rows)].item() == pytest.approx(missing, abs=0.0003)
+    assert gap[~known(3).touches(rows)].abs().max() < 0.0011
 
 
 def test_4_offline_accuracy_differs_between_machines() -> None:
@@ -99,63 +86,15 @@ def test_7_bold_ignores_the_gradient_free() -> None:
     assert best.loc["B 16 s", "utility"] == 0.6321
 
 
-def test_touching_needs_only_key_columns() -> None:
-    frame = pd.DataFrame(
-        {"setup": ["vit_inv2"] * 2, "protocol": "amortised", "method": ["tent", "neo"], "value": [8e4, 8e4]}
-    )
-    assert known(1).touches(frame).tolist() == [True, False]
-
-
-def test_8_deyo_adapts_on_more_batches_than_the_text_says() -> None:
-    factors = published.table("temporal_factors", "rn50_inc").set_index(["method", "factor"])["factor_value"]
-    assert factors["deyo", "cutoff"] == 53
-    rows = published.table("decomposition", "rn50_inc").set_index(["shift", "protocol", "method"])
-    implied = {}
-    for shift, method in (
-        ("motion_blur", "deyo"),
-        ("zoom_blur", "deyo"),
-        ("jpeg_compression", "deyo"),
-        ("brightness", "cmf"),
-    ):
-        row = rows.loc[(shift, "amortised", method)]
-        share = (row["utility"] - row["frozen_accuracy"]) / (row["adapt_accuracy"] - row["frozen_accuracy"])
-        implied[shift] = 781 * share
-    expected = {"motion_blur": 325, "zoom_blur": 204, "jpeg_compression": 67, "brightness": 60}
-    assert implied == pytest.approx(expected, abs=3)
-
-
-def test_10_etas_availability_on_the_vit_varies() -> None:
-    rows = published.table("decomposition", "vit_inc").set_index(["shift", "protocol", "method"])
-    eta = {shift: rows.loc[(shift, "discrete", "eta")] for shift in ("all", "fog", "contrast")}
-    assert eta["all"]["availability"] == pytest.approx(0.497, abs=0.0005)
-    implied = {shift: eta[shift]["utility"] / eta[shift]["served_accuracy"] for shift in ("fog", "contrast")}
-    assert implied == pytest.approx({"fog": 0.49, "contrast": 1.0}, abs=0.02)
-
-
-def test_11_costs_are_clipped() -> None:
+def test_11_costs_are_clipped_in_both_rules() -> None:
+    """Signed, the costs of all three batches would fit."""
     services = [100.0, 30.0, 100.0]
-    assert budget_cutoff(services, 40.0, 110.0, "strict") == 2
-    assert budget_cutoff(services, 40.0, 110.0, "overshoot") == 3
-    assert sum(service - 40 for service in services) == 110, "signed, all three fit"
+    found = [budget_cutoff(services, 40.0, 110.0, rule) for rule in ("strict", "overshoot")]
+    assert found == [2, 3]
 
 
-@pytest.mark.parametrize(("service_ms", "served"), [(80.0, [0, 2, 4, 6, 8, 10]), (40.0, [0, 2, 4, 6, 8, 10])])
-def test_12_without_a_queue_a_tie_is_taken_where_alfarra_takes_it(
-    service_ms: float, served: list[int]
-) -> None:
+@pytest.mark.parametrize(("service_ms", "served"), [(80.0, range(0, 12, 2)), (40.0, range(12))])
+def test_12_without_a_queue_a_tie_is_taken_where_alfarra_takes_it(service_ms: float, served: range) -> None:
     """Numbered from 1: 1, 3, 5, ...; "+2" would serve 1, 4, 7, 10 at 80 ms."""
     course = Discrete(interval_ms=40, queue=0).score(accuracy=[0.0] * 12, service_ms=service_ms).course
-    assert course.served.tolist() == (served if service_ms == 80 else list(range(12)))
-
-
-def test_15_the_vits_cut_offs_follow_neither_rule() -> None:
-    profile = published.profile("vit_inc")
-    factors = published.table("temporal_factors", "vit_inc").set_index(["method", "factor"])["factor_value"]
-    found = {}
-    for method in ("tent", "shot_im", "cmf", "zerosiam", "sar", "spa"):
-        times = profile[method]
-        assert isinstance(times, tuple)
-        found[method] = (
-            budget_cutoff(np.full(781, sum(times)), 105.3, 2500, "overshoot") - factors[method, "cutoff"]
-        )
-    assert found == {"tent": 1, "shot_im": 1, "cmf": 1, "zerosiam": 1, "sar": 0, "spa": 0}
+    assert course.served.tolist() == list(served)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
-import pandas as pd
 import pytest
 
 from tempora_tta import published
@@ -32,24 +33,19 @@ def test_every_table_ships_with_all_its_rows(name: str) -> None:
     assert sum(map(len, by_setup)) == ROWS[name]
 
 
-def test_numbers_are_fractions_and_milliseconds() -> None:
+def test_numbers_are_fractions_and_milliseconds_and_a_dash_is_missing() -> None:
     sweep = published.table("utility_sweeps", "rn50_inc").set_index(["method", "label"])
     assert sweep.loc[("standard", "ρ 100 %"), "utility"] == 0.1816
     assert sweep.loc[("eta", "ρ 70 %"), "value"] == 56.4
     assert sweep.loc[("eta", "B 32 s"), ["parameter", "value"]].tolist() == ["budget_ms", 32000.0]
     factors = published.table("temporal_factors", "rn50_inc").set_index(["method", "factor"])["factor_value"]
-    assert factors["sar", "availability"] == 0.206
-    assert factors["sar", "cutoff"] == 7
-    assert published.table("buffering").set_index(["method", "variant"]).loc[
-        ("adabn", "unbuffered"), "waitspan_ms"
-    ] == pytest.approx(15100)
-    assert published.table("deficit", "rn50_inc")["mean_gap"].max() == 0.25
-
-
-def test_a_dash_is_missing() -> None:
-    frozen = published.table("decomposition", "rn50_inc").set_index(["protocol", "shift", "method"])
-    assert np.isnan(frozen.loc[("amortised", "all", "standard"), "frozen_accuracy"])
-    assert frozen.loc[("amortised", "all", "tent"), "frozen_accuracy"] == 0.001
+    assert (factors["sar", "availability"], factors["sar", "cutoff"]) == (0.206, 7)
+    buffering = published.table("buffering").set_index(["method", "variant"])["waitspan_ms"]
+    assert buffering["adabn", "unbuffered"] == pytest.approx(15100)
+    frozen = published.table("decomposition", "rn50_inc").query("protocol == 'amortised' and shift == 'all'")
+    frozen = frozen.set_index("method")["frozen_accuracy"]
+    assert np.isnan(frozen["standard"])
+    assert frozen["tent"] == 0.001
 
 
 def test_half_a_unit_in_the_last_printed_place() -> None:
@@ -88,31 +84,6 @@ def test_setups_hold_the_paper_s_grids() -> None:
     assert [point.label for point in published.setup("vit_inc").strict] == ["ρ 100 %", "T 200 ms", "B 2.5 s"]
 
 
-def test_setups_agree_with_their_tables() -> None:
-    for name in published.setups():
-        found = published.setup(name)
-        for table in ("offline", "utility_sweeps", "decomposition"):
-            rows = published.table(table, name)
-            for column in ("model", "dataset", "hardware"):
-                assert set(rows[column]) == {getattr(found, column)}
-            assert set(rows["shift"]) <= {*found.shifts, "all"}
-        printed = published.table("overhead", name)["baseline_ms"]
-        assert set(printed) <= {found.baseline_ms}
-        labels = set(published.table("utility_sweeps", name)["label"])
-        assert labels == {point.label for point in found.grid}
-
-
-def test_profiles_feed_a_recorded_clock() -> None:
-    profile = published.profile("rn50_inc")
-    assert profile["baseline_ms"] == 39.9
-    assert profile["sar"] == (41.1, 154.1)
-    assert len(profile) == 11
-    rows = published.table("overhead", "vit_inc").set_index("method")
-    for method, times in published.profile("vit_inc").items():
-        if isinstance(times, tuple):
-            assert sum(times) == pytest.approx(rows.loc[method, "service_ms"], abs=0.15)
-
-
 @pytest.mark.parametrize(
     ("model", "dataset", "accuracy"),
     [
@@ -133,24 +104,23 @@ def test_known_accuracies(model: str, dataset: str, accuracy: float | None) -> N
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "parts"),
     [
-        (lambda: published.table("offlin"), "unknown published table 'offlin': did you mean 'offline'"),
-        (lambda: published.table("offline", "rn50"), "unknown published setup 'rn50'.*rn50_inc"),
-        (lambda: published.profile("rn18_c10c"), "did you mean 'rn18_c10c_rpi5'"),
-        (lambda: published.as_utilities("rn50_inc", "shift"), "did you mean 'shifts'"),
-        (lambda: published.as_utilities("rn18_c10c_rpi5"), "part 'aggregate'"),
-        (lambda: published.as_utilities("vit_inc", "buffering"), "rn50_inc only"),
+        (lambda: published.table("offlin"), ["offlin", "offline"]),
+        (lambda: published.table("offline", "rn50"), ["rn50", "rn50_inc"]),
+        (lambda: published.profile("rn18_c10c"), ["rn18_c10c", "rn18_c10c_rpi5"]),
+        (lambda: published.as_utilities("rn50_inc", "shift"), ["shift", "shifts"]),
+        (lambda: published.as_utilities("rn18_c10c_rpi5"), ["aggregate"]),
+        (lambda: published.as_utilities("vit_inc", "buffering"), ["buffering", "rn50_inc"]),
     ],
 )
-def test_mistakes_say_what_is_allowed(call: object, message: str) -> None:
-    assert callable(call)
-    with pytest.raises(TemporaError, match=message):
+def test_mistakes_say_what_is_allowed(call: Callable[[], object], parts: list[str]) -> None:
+    with pytest.raises(TemporaError) as caught:
         call()
+    assert all(part in str(caught.value) for part in parts), caught.value
 
 
 def test_tables_are_copies() -> None:
     first = published.printed("offline")
     first["accuracy"] = "0"
     assert (published.printed("offline")["accuracy"] != "0").all()
-    assert isinstance(published.table("offline"), pd.DataFrame)

@@ -50,30 +50,6 @@ def test_printed_terms_recompose_the_utility(setup: str) -> None:
     assert set(zip(beyond["setup"], beyond["method"], strict=True)) <= explained
 
 
-def test_the_frame_speaks_our_names() -> None:
-    rows = published.as_utilities("rn50_inc", "aggregate").set_index(["method", "label"])
-    eta = rows.loc[("eta", "B 1 s")]
-    assert (eta["protocol"], eta["parameter"], eta["value"], eta["rule"]) == (
-        "amortised",
-        "budget_ms",
-        1000.0,
-        "overshoot",
-    )
-    assert eta["utility_lo"] == pytest.approx(0.00865)
-    assert round(eta["cutoff"]) == 18
-    assert rows.loc[("adabn", "ρ 100 %"), ["rank", "queue"]].tolist() == [1, 1]
-    assert rows.loc[("adabn", "ρ 100 %"), "utility"] == 0.3083, (
-        "the sweep has one digit more than the decomposition"
-    )
-
-
-def test_buffering_has_both_queues() -> None:
-    rows = published.as_utilities("rn50_inc", "buffering").set_index(["method", "queue"])
-    assert rows.loc[("adabn", 0), "availability"] == 0.501
-    assert rows.loc[("adabn", 1), "rank"] == 1
-    assert rows.loc[("adabn", 0), ["waitspan_ms", "response_ms"]].tolist() == [15100.0, 41.0]
-
-
 @pytest.mark.parametrize("setup", published.setups())
 def test_the_paper_agrees_with_itself(setup: str) -> None:
     part = "aggregate" if setup.startswith("rn18") else "shifts"
@@ -107,21 +83,15 @@ def test_another_machine_is_matched_by_utilisation_and_milliseconds() -> None:
     assert comparison.flags == []
 
 
-def test_aggregates_need_every_shift() -> None:
-    run = a_run("rn50_inc", 12.0)
-    partial = published.compare(run[run["shift"] != "fog"], "rn50_inc")
-    assert "all" not in set(partial.cells["shift"])
-
-
 def test_what_a_reader_must_know_is_flagged() -> None:
     run = a_run("rn50_inc", 12.0)
-    run = run[run["method"] != "cmf"]
+    run = run[(run["method"] != "cmf") & (run["shift"] != "fog")]
     run.loc[run["method"] == "standard", "utility"] += 0.02
     run["rule"] = run["rule"].replace("overshoot", "strict")
-    flags = " | ".join(published.compare(run, "rn50_inc").flags)
-    assert "Standard offline is" in flags
-    assert "overshoot" in flags
-    assert "not in the run: CMF" in flags
+    found = published.compare(run, "rn50_inc")
+    flags = " | ".join(found.flags)
+    assert all(part in flags for part in ("Standard offline is", "overshoot", "CMF"))
+    assert "all" not in set(found.cells["shift"]), "aggregates need every shift"
 
 
 def test_known_misprints_are_marked_and_left_out_of_the_mean() -> None:
@@ -148,7 +118,7 @@ def test_seeds_are_averaged_and_unbuffered_cells_ignored() -> None:
 
 def test_nothing_in_common_is_an_error() -> None:
     run = published.as_utilities("rn50_inr").assign(shift="my_photos")
-    with pytest.raises(TemporaError, match=r"nothing to compare with 'rn50_inr'.*imagenet_r"):
+    with pytest.raises(TemporaError, match=r"rn50_inr.*imagenet_r"):
         published.compare(run, "rn50_inr")
 
 

@@ -16,21 +16,15 @@ from made_runs import GRID, METHODS, WIDE_GRID, write_run
 from tempora_tta import analysis
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import card_of
-from tempora_tta.published.setups import CORRUPTIONS
-from tempora_tta.report.charts import CHARTS, FORMATS, chosen_shifts, save
+from tempora_tta.report.charts import CHARTS, FORMATS, save
 from tempora_tta.report.frames import offline_batches
 from tempora_tta.report.pressure import panels
-from tempora_tta.scenarios import Deployment, Discrete, Offline, serve
+from tempora_tta.scenarios import Deployment, Offline, serve
 from tempora_tta.store import Results
 
 NAMES = {"winners", "pressure", "timelines", "utility", "protocols", "pareto", "profiles", "latency"}
 
 Rows = list[dict[str, Any]]
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return write_run(tmp_path_factory.mktemp("run"), scenarios=WIDE_GRID)
 
 
 def drawn(results: Results, name: str) -> dict[str, Any]:
@@ -64,28 +58,45 @@ def offline_tent(results: Results) -> Any:
     return results.trace(row)
 
 
-def title_of(path: Path) -> str:
-    """Read the title that a browser shows for an SVG."""
-    found = ElementTree.parse(path).getroot().find("{http://www.w3.org/2000/svg}title")
-    assert found is not None
-    return str(found.text)
+def written(path: Path) -> tuple[str, str]:
+    """Read the title that a browser shows for an SVG, and all its text."""
+    root = ElementTree.parse(path).getroot()
+    return root.findtext("{http://www.w3.org/2000/svg}title", ""), "".join(root.itertext())
 
 
-def test_one_file_per_chart_and_format_and_the_same_every_time(results: Results, tmp_path: Path) -> None:
-    written = save(results, tmp_path / "new" / "folder", FORMATS)
-    assert {path.name for path in written} == {f"{name}.{kind}" for name in NAMES for kind in FORMATS}
-    starts = {"svg": b"<svg", "pdf": b"%PDF", "png": b"\x89PNG"}
-    files = {path.name: path.read_bytes() for path in written}
-    assert all(files[path.name].startswith(starts[path.suffix[1:]]) for path in written)
-    again = save(results, tmp_path / "again")
-    assert all(path.read_bytes() == files[path.name] for path in again)
-    told = {path.stem: title_of(path) for path in again}
-    assert len(set(told.values())) == len(NAMES), "every file says what it shows"
+def test_one_file_per_chart_that_says_what_it_shows(results: Results, tmp_path: Path) -> None:
+    files = {path.stem: path for path in save(results, tmp_path / "new" / "folder")}
+    assert set(files) == NAMES
+    told = {name: written(path)[0] for name, path in files.items()}
     for name, text in told.items():
-        assert text.startswith(f"{name.capitalize()}. "), text
+        assert text.startswith(f"{name.capitalize()}. "), "every file says what it shows"
         assert name == "pressure" or re.search(r"\d", text), "in numbers"
     best = next(iter(analysis.wins_of(analysis.winners(analysis.cells_of(results)))))
     assert f"Cells won: {card_of(best).label} " in told["winners"]
+
+
+def test_every_format_of_what_a_small_run_has_and_the_same_every_time(tmp_path: Path) -> None:
+    offline = write_run(tmp_path / "run", scenarios=WIDE_GRID[:1], batches=8, verdict="WARN")
+    files = save(offline, tmp_path / "figures", FORMATS)
+    names = ("winners", "pressure", "timelines", "protocols", "latency")
+    assert {path.name for path in files} == {f"{name}.{kind}" for name in names for kind in FORMATS}
+    starts = {".svg": b"<svg", ".pdf": b"%PDF", ".png": b"\x89PNG"}
+    assert all(path.read_bytes().startswith(starts[path.suffix]) for path in files)
+    again = save(offline, tmp_path / "again")
+    assert all(path.read_bytes() == (tmp_path / "figures" / path.name).read_bytes() for path in again)
+    assert drawn(offline, "winners")["title"]["text"] == ["timing WARN"]
+    with pytest.raises(TemporaError, match=r"pgn.*png"):
+        save(offline, tmp_path, ["pgn"])
+
+
+def test_names_are_text_in_a_run_that_is_not_judged_yet(tmp_path: Path) -> None:
+    name = r"$\frac{1}{0}$ <b>" + "x" * 90
+    methods = {"standard": METHODS["standard"], f"mine:{name}": METHODS["tent"]}
+    begun = {"finished": False, "judged": False}
+    odd = write_run(tmp_path / "run", methods=methods, scenarios=GRID[:1], shifts=(name,), batches=8, **begun)
+    assert save(odd, tmp_path / "figures")
+    assert r"$\frac{1}{0}$ <b>x" in written(tmp_path / "figures" / "winners.svg")[1]
+    assert "title" not in drawn(odd, "winners")
 
 
 def test_the_grid_has_the_winners_in_their_colours(results: Results) -> None:
@@ -110,30 +121,6 @@ def test_an_undecided_winner_is_paler_and_has_a_question_mark(tmp_path: Path) ->
     assert not any(row["text"].endswith("?") for row in squares if not row["undecided"])
 
 
-def test_a_run_that_is_not_judged_yet_is_drawn_and_shown(tmp_path: Path) -> None:
-    unfinished = write_run(tmp_path / "run", scenarios=GRID, batches=8, finished=False, judged=False)
-    assert len(save(unfinished, tmp_path / "figures")) == len(NAMES)
-    assert "title" not in drawn(unfinished, "winners")
-
-
-def test_drawing_leaves_the_run_s_traces_alone(tmp_path: Path) -> None:
-    """A pass of its own is given out as it was read, and kept."""
-    results = write_run(tmp_path, scenarios=WIDE_GRID, batches=12)
-    live = results.utilities[results.utilities["origin"] == "live"]
-    before = {index: results.trace(cell).arrived_ms.copy() for index, cell in live.iterrows()}
-    drawn(results, "timelines")
-    for index, cell in live.iterrows():
-        np.testing.assert_array_equal(results.trace(cell).arrived_ms, before[index])
-
-
-def test_queues_have_names_of_their_own(tmp_path: Path) -> None:
-    scenarios = (Discrete(interval_ms=15.0, queue=0), Discrete(interval_ms=15.0, queue=1))
-    made = write_run(tmp_path, scenarios=(WIDE_GRID[0], *scenarios), batches=8)
-    labels = drawn(made, "winners")["hconcat"][1]["layer"][0]["encoding"]["x"]["axis"]["labelExpr"]
-    assert "γ 15 ms, queue 0" in labels.encode().decode("unicode_escape")
-    assert "γ 15 ms, queue 1" in labels.encode().decode("unicode_escape")
-
-
 def test_timelines_have_all_parts_of_a_trace(results: Results) -> None:
     chart = drawn(results, "timelines")
     offline, discrete, _, amortised = chart["vconcat"]
@@ -146,20 +133,18 @@ def test_timelines_have_all_parts_of_a_trace(results: Results) -> None:
     assert [panel["title"]["text"] for panel in (offline, amortised)] == ["Offline", "Amortised"]
 
 
-@pytest.mark.parametrize("cost", ["free", "charged"])
-def test_the_fallback_has_a_panel_and_a_free_one_a_lane(tmp_path: Path, cost: str) -> None:
-    rescued = Deployment(interval_ms=10.0, queue=0, fallback="latest", fallback_cost=cost)
+def test_a_free_fallback_has_a_lane_of_its_own(tmp_path: Path) -> None:
+    rescued = Deployment(interval_ms=10.0, queue=0, fallback="latest", fallback_cost="free")
     made = write_run(tmp_path, scenarios=(WIDE_GRID[0], rescued), shifts=("fog",), batches=12)
     chart = drawn(made, "timelines")
-    _, panel = chart["vconcat"]
+    panel = chart["vconcat"][1]
     trace = made.trace(made.utilities.query("method == 'tent' and scenario == 1").iloc[0])
-    lost = np.flatnonzero(trace.phase[:9] == 3)
-    assert lost.size > 2
-    starts = {part: [start for start, _ in blocks(panel, chart, part)] for part in ("fallback", "baseline")}
-    assert starts["fallback"] == pytest.approx(sorted(trace.start_ms[lost]))
-    assert starts["baseline"] == pytest.approx(sorted(trace.start_ms[np.flatnonzero(trace.phase[:9] != 3)]))
-    lanes = {row["lane"] for row in rows_of(panel, chart, "part")}
-    assert lanes == ({"pipeline", "fallback"} if cost == "free" else {"pipeline"})
+    lost = trace.phase[:9] == 3
+    assert lost.sum() > 2
+    for part, batches in (("fallback", lost), ("baseline", ~lost)):
+        starts = [start for start, _ in blocks(panel, chart, part)]
+        assert starts == pytest.approx(sorted(trace.start_ms[:9][batches]))
+    assert {row["lane"] for row in rows_of(panel, chart, "part")} == {"pipeline", "fallback"}
 
 
 def test_protocols_are_replays_of_one_stream(results: Results) -> None:
@@ -203,50 +188,6 @@ def test_latency_bars_end_where_the_service_ends(results: Results) -> None:
         if row["method"] == "sar"
     ]
     assert sum(parts) == pytest.approx(whole["sar"]["to"])
-
-
-def test_one_corruption_of_each_kind_is_chosen() -> None:
-    many = ["gaussian_noise", "impulse_noise", "zoom_blur", "snow", "brightness", "contrast"]
-    assert chosen_shifts(many) == ["impulse_noise", "zoom_blur", "brightness", "contrast"]
-    assert chosen_shifts(list(CORRUPTIONS)) == ["impulse_noise", "defocus_blur", "brightness", "contrast"]
-    assert chosen_shifts(["a", "b"]) == ["a", "b"]
-    assert chosen_shifts(list("abcdef")) == list("abcd")
-
-
-def test_draws_what_a_small_run_has(tmp_path: Path) -> None:
-    offline = write_run(tmp_path / "run", scenarios=WIDE_GRID[:1], batches=8, verdict="WARN")
-    files = {path.stem for path in save(offline, tmp_path / "figures")}
-    assert files == {"winners", "pressure", "timelines", "protocols", "latency"}
-    assert drawn(offline, "winners")["title"]["text"] == ["timing WARN"]
-
-
-def test_names_are_text(tmp_path: Path) -> None:
-    name = r"$\frac{1}{0}$ <b>" + "x" * 90
-    methods = {"standard": METHODS["standard"], f"mine:{name}": METHODS["tent"]}
-    odd = write_run(tmp_path / "run", methods=methods, scenarios=GRID, shifts=(name,), batches=10)
-    assert len(save(odd, tmp_path / "figures")) == len(NAMES)
-    assert r"$\frac{1}{0}$ <b>x" in "".join(
-        ElementTree.parse(tmp_path / "figures" / "winners.svg").getroot().itertext()
-    )
-
-
-def test_an_unknown_format_is_named(results: Results, tmp_path: Path) -> None:
-    with pytest.raises(TemporaError, match="unknown figure format 'pgn': did you mean 'png'"):
-        save(results, tmp_path, ["pgn"])
-
-
-def test_overheads_of_several_sizes_are_told_apart(results: Results) -> None:
-    chart = drawn(results, "pareto")
-    axis = chart["layer"][1]["encoding"]["x"]
-    spent = [
-        row["seconds"]
-        for row in rows_of({"layer": chart["layer"][1:2]}, chart, "seconds")
-        if row["seconds"] > 0
-    ]
-    assert axis["scale"]["type"] == "symlog"
-    assert axis["axis"]["values"][0] == 0
-    assert axis["scale"]["constant"] <= min(spent)
-    assert len([tick for tick in axis["axis"]["values"] if tick <= max(spent)]) >= 4
 
 
 def test_accuracy_over_time_is_that_of_the_passes(tmp_path: Path) -> None:

@@ -9,28 +9,28 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import altair as alt
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from typer import Typer
 from typer.testing import CliRunner
 
-from made_runs import METHODS, WIDE_GRID, write_run
+from made_runs import GRID, METHODS, WIDE_GRID, Pace, write_run
 from tempora_tta import analysis, words
 from tempora_tta.analysis.diagnoses import problems
 from tempora_tta.analysis.of_run import summary_of
-from tempora_tta.cli.report import report
-from tempora_tta.cli.show import show
+from tempora_tta.cli import app
 from tempora_tta.errors import TemporaError
 from tempora_tta.published.methods import METHODS as SHOWN
 from tempora_tta.report.drawing import DARK_PAPER, contrast, on_dark, text_on
-from tempora_tta.report.frames import offline_batches, scenario_titles
-from tempora_tta.report.html import write_report
-from tempora_tta.report.html.packing import compress, pack
+from tempora_tta.report.frames import offline_batches
+from tempora_tta.report.html.index import ranking
+from tempora_tta.report.html.packing import pack
 from tempora_tta.report.html.page import render
+from tempora_tta.results import open_runs
 from tempora_tta.scenarios import Amortised, Continuous, Deployment, Discrete, Offline
 from tempora_tta.store import Results, RunFolder
 from tempora_tta.store.pictures import write_pictures
@@ -38,16 +38,6 @@ from tempora_tta.store.pictures import write_pictures
 FEW = (WIDE_GRID[0], WIDE_GRID[3], WIDE_GRID[8], WIDE_GRID[13])
 """Offline and one point of each protocol, for what does not depend on the grid."""
 TYPES = {"Uint8": "u1", "Uint16": "<u2", "Uint32": "<u4", "Int32": "<i4", "Float32": "<f4", "Float64": "<f8"}
-
-
-@pytest.fixture(scope="module")
-def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
-    return write_run(tmp_path_factory.mktemp("run"), scenarios=WIDE_GRID)
-
-
-@pytest.fixture(scope="module")
-def page(results: Results) -> str:
-    return write_report(results).read_text(encoding="utf-8")
 
 
 class Text(HTMLParser):
@@ -94,21 +84,19 @@ def test_packing_loses_nothing(values: list[float]) -> None:
     np.testing.assert_array_equal(unpacked(pack(values)), np.array(values))
 
 
-def test_times_of_a_clock_take_four_bytes() -> None:
+def test_times_of_a_clock_take_four_bytes_and_the_same_run_gives_the_same_page(
+    results: Results, page: str
+) -> None:
     measured = np.random.default_rng(0).integers(10**6, 10**9, 1000) / 1e6
-    assert pack(measured)["type"] == "Uint32"
-    assert pack(np.arange(300))["type"] == "Uint16"
-
-
-def test_the_same_run_gives_the_same_page(results: Results, page: str) -> None:
+    assert (pack(measured)["type"], pack(np.arange(300))["type"]) == ("Uint32", "Uint16")
     assert render(results) == page
-    assert compress({"a": 1}) == compress({"a": 1})
 
 
 def test_holds_every_cell_and_the_beginning_of_its_timeline(results: Results, page: str) -> None:
     data, cells = payload_of(page), results.utilities
     cells = cells.sort_values(["method", "shift", "seed", "scenario"], ignore_index=True)
     np.testing.assert_array_equal(unpacked(data["cells"]["utility"]), cells["utility"])
+    assert len(unpacked(data["cells"]["ece"])) == len(cells)
     names = [data["methods"][place]["name"] for place in unpacked(data["cells"]["method"])]
     assert names == cells["method"].tolist()
     lines = {name: value for name, value in data["timelines"].items() if name != "batches"}
@@ -154,11 +142,6 @@ def test_a_run_without_pressure_says_who_is_most_accurate_and_what_is_open(tmp_p
     assert "1 scenario " in text
 
 
-def test_calibration_is_in_the_data_of_every_cell(results: Results, page: str) -> None:
-    data = payload_of(page)
-    assert len(unpacked(data["cells"]["ece"])) == len(results.utilities)
-
-
 def test_the_top_is_the_list_of_the_terminal(results: Results, page: str) -> None:
     said, told = re.sub(r"\s+", " ", str(Text(page))), analysis.overview(results)
     for sentence in (*words.summary(told), *words.legend(told["answers"])):
@@ -176,13 +159,9 @@ def test_the_top_is_the_list_of_the_terminal(results: Results, page: str) -> Non
     assert "Some CPU" in said
 
 
-def test_the_page_and_the_terminal_say_the_same_about_winners(results: Results, page: str) -> None:
+def test_the_page_says_of_its_winners_what_the_summary_says(results: Results, page: str) -> None:
     summary = summary_of(results)
     assert words.sureness(vars(summary)) in str(Text(page))
-    shown = Typer()
-    shown.command()(show)
-    said = CliRunner().invoke(shown, [str(results.path)], env={"COLUMNS": "200"}).output
-    assert words.sureness(vars(summary)) in " ".join(said.split())
     assert page.count(' undecided" href=') == summary.undecided, "hatched squares of the grid"
     assert page.count("<i>=</i>") == summary.equal
 
@@ -226,57 +205,37 @@ def test_names_are_escaped(tmp_path: Path) -> None:
     assert len([tag for tag, _ in parsed.elements if tag in ("script", "img")]) == 3
 
 
-def test_a_run_without_standard_has_a_page_too(tmp_path: Path) -> None:
-    tent = {"tent": METHODS["tent"]}
-    alone = write_run(tmp_path, methods=tent, scenarios=FEW, shifts=("fog",), batches=8)
-    assert "Tent" in str(Text(render(alone)))
+ALL_FAILED = dict.fromkeys(METHODS, "RuntimeError: no weights")
+BUDGETS = [Amortised(budget_ms=100.0, rule=rule) for rule in ("strict", "overshoot")]
+WITH_SEVERAL_LIMITS = (
+    *(WIDE_GRID[0], Discrete(interval_ms=15.0, queue=0), Discrete(interval_ms=15.0, queue=1)),
+    *(Continuous(threshold_ms=7.0), Deployment(interval_ms=15.0, threshold_ms=25.0, budget_ms=25.0)),
+)
 
 
-@pytest.mark.slow
-def test_seeds_queues_and_deployments_of_several_limits(tmp_path: Path) -> None:
-    scenarios = (
-        WIDE_GRID[0],
-        Discrete(interval_ms=15.0, queue=0),
-        Discrete(interval_ms=15.0, queue=1),
-        Continuous(threshold_ms=7.0),
-        Deployment(interval_ms=15.0, threshold_ms=25.0, budget_ms=25.0),
-    )
-    results = write_run(tmp_path, scenarios=scenarios, seeds=(1, 2), batches=10)
-    said = str(Text(render(results)))
-    assert "γ 15 ms, queue 0" in said
-    assert "Mean over 2 seeds" in said
-    assert "not applicable: threshold_ms=7" in said
-    data = payload_of(render(results))
-    titles = [scenario["title"] for scenario in data["scenarios"]]
-    assert titles[1:3] == ["γ 15 ms, queue 0", "γ 15 ms, queue 1"]
-    assert len(set(titles)) == len(scenarios), "the menu of cells has no two entries alike"
-
-
-def test_strict_and_overshoot_have_names_of_their_own(tmp_path: Path) -> None:
-    budgets = (Amortised(budget_ms=100.0), Amortised(budget_ms=100.0, rule="overshoot"))
-    titles = scenario_titles(write_run(tmp_path, scenarios=(WIDE_GRID[0], *budgets), batches=8).utilities)
-    assert titles == {0: "offline", 1: "B 0.1 s, strict", 2: "B 0.1 s, overshoot"}
-
-
-def test_doubt_is_said_at_the_top(tmp_path: Path) -> None:
-    invalid = write_run(tmp_path / "a", scenarios=FEW, verdict="INVALID", batches=8, finished=False)
-    said = str(Text(render(invalid)))
-    assert "Timing INVALID: baseline drifted 9 % during the run" in said
-    assert "This run is not finished" in said
-
-
-def test_an_unfinished_run_has_no_verdict_yet(tmp_path: Path) -> None:
-    said = str(Text(render(write_run(tmp_path, scenarios=FEW, batches=8, finished=False, judged=False))))
-    assert "UNKNOWN no verdict yet" in said
-    assert "Timing UNKNOWN" not in said
-
-
-def test_nothing_to_report_is_an_error_that_says_what_to_do(tmp_path: Path, results: Results) -> None:
-    folder = RunFolder(tmp_path)
-    (tmp_path / "traces").mkdir()
-    folder.write_manifest(results.folder.record())
-    with pytest.raises(TemporaError, match="let the run finish"):
-        write_report(Results(folder))
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"methods": {"tent": METHODS["tent"]}}, ["Tent"]),
+        ({"broken": ALL_FAILED}, ["RuntimeError: no weights"]),
+        ({"verdict": "INVALID", "finished": False}, ["Timing INVALID: baseline drifted", "is not finished"]),
+        ({"finished": False, "judged": False}, ["UNKNOWN no verdict yet"]),
+        (
+            {"scenarios": WITH_SEVERAL_LIMITS, "seeds": (1, 2)},
+            ["γ 15 ms, queue 0", "γ 15 ms, queue 1", "Mean over 2 seeds", "not applicable: threshold_ms=7"],
+        ),
+        ({"scenarios": (WIDE_GRID[0], *BUDGETS)}, ["B 0.1 s, strict", "B 0.1 s, overshoot"]),
+    ],
+    ids=["no standard", "all failed", "invalid", "not judged", "several limits", "both rules"],
+)
+def test_unusual_runs_have_a_page_that_says_so(
+    tmp_path: Path, given: dict[str, Any], said: list[str]
+) -> None:
+    page = render(write_run(tmp_path, **{"scenarios": FEW, "shifts": ("fog",), "batches": 8} | given))
+    text = str(Text(page))
+    assert all(part in text for part in said)
+    titles = [scenario["title"] for scenario in payload_of(page)["scenarios"]]
+    assert len(set(titles)) == len(titles), "the menu of cells has no two entries alike"
 
 
 def test_method_colours_can_be_seen_on_both_papers() -> None:
@@ -286,30 +245,58 @@ def test_method_colours_can_be_seen_on_both_papers() -> None:
 
 
 def test_the_command(tmp_path: Path) -> None:
-    app = Typer()
-    app.command()(report)
-    write_run(tmp_path / "run", scenarios=FEW, batches=8)
-    done = CliRunner().invoke(app, [str(tmp_path / "run")])
-    assert done.exit_code == 0, done.output
+    run = str(write_run(tmp_path / "run", scenarios=FEW[:1], batches=8).path)
+    for more in ([], ["--figures", str(tmp_path / "figures"), "--format", "png"]):
+        done = CliRunner().invoke(app, ["report", run, *more])
+        assert done.exit_code == 0, done.output
     assert (tmp_path / "run" / "report.html").exists()
-    done = CliRunner().invoke(
-        app, [str(tmp_path / "run"), "--figures", str(tmp_path / "figures"), "--format", "png"]
-    )
-    assert done.exit_code == 0, done.output
-    assert len(list((tmp_path / "figures").glob("*.png"))) == 8
-    done = CliRunner().invoke(app, [str(tmp_path / "run"), "--format", "png"])
-    assert isinstance(done.exception, TemporaError)
-    done = CliRunner().invoke(app, [str(tmp_path / "nowhere")])
-    assert "not a run folder" in str(done.exception)
-
-
-def test_a_run_in_which_every_method_failed_has_a_page_that_says_so(tmp_path: Path) -> None:
-    every = dict.fromkeys(METHODS, "RuntimeError: no weights")
-    page = render(write_run(tmp_path, scenarios=FEW, batches=8, broken=every))
-    assert "no weights" in " ".join(Text(page).words)
+    assert len(list((tmp_path / "figures").glob("*.png"))) == 5
+    folder = RunFolder(tmp_path / "begun")
+    (folder.path / "traces").mkdir(parents=True)
+    folder.write_manifest(RunFolder(run).record())
+    for asked, part in (
+        ([run, "--format", "png"], "--figures"),
+        ([str(tmp_path / "nowhere")], "run folder"),
+        ([str(folder.path)], "let the run finish"),
+    ):
+        wrong = CliRunner().invoke(app, ["report", *asked]).exception
+        assert isinstance(wrong, TemporaError)
+        assert part in str(wrong)
 
 
 def test_charts_keep_to_vega_lite_s_schema(page: str) -> None:
     """Pages are made without asking it."""
     for name, chart in payload_of(page)["charts"].items():
         assert alt.Chart.from_dict(chart).to_dict(), name
+
+
+def test_several_runs_are_linked_and_ranked(tmp_path: Path) -> None:
+    few = {name: METHODS[name] for name in ("standard", "adabn", "tent")}
+    name = "b <script>alert(1)</script>"
+    write_run(tmp_path / "a", methods=few, scenarios=GRID[:3], batches=8)
+    write_run(
+        tmp_path / "b", methods=few | {"eta": Pace(10.0, 3.0, 0.6)}, scenarios=GRID[:3], batches=8, model=name
+    )
+    asked = [str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "all")]
+    result = CliRunner().invoke(app, ["report", *asked])
+    assert result.exit_code == 0, result.output
+    page = (tmp_path / "all" / "index.html").read_text(encoding="utf-8")
+    links = re.findall(r'href="([^"#]+)"', page)
+    assert len(links) == 2
+    assert all((tmp_path / "all" / unquote(link)).exists() for link in links)
+    assert "<script>alert(1)" not in page
+    runs = open_runs([tmp_path / "a", tmp_path / "b"])
+    table = ranking(runs)
+    assert table is not None
+    regrets = [
+        analysis.regret(run.cells, run.cards).set_index("method")["mean_regret"] for run in runs.values()
+    ]
+    shared = sorted(few, key=lambda method: sum(regret[method] for regret in regrets))
+    labels = [str(row[0].value) for row in table.rows]
+    cards = runs["a"].cards
+    assert labels == [*map(cards.label, shared), cards.label("eta")], "methods of every run first"
+    for row, method in zip(table.rows, shared, strict=False):
+        assert [cell.value for cell in row[2:]] == pytest.approx([regret[method] for regret in regrets])
+    alone = CliRunner().invoke(app, ["report", *asked[:2]])
+    assert alone.exit_code != 0
+    assert "--out DIR" in str(alone.exception)

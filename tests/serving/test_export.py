@@ -12,6 +12,7 @@ import pytest
 
 from tempora_tta import TemporaError, data, methods, models
 from tempora_tta.engine.load_config import load_configs
+from tempora_tta.methods import graphs
 from tempora_tta.serving import export as exporting
 from tempora_tta.timing import load_profile
 
@@ -53,11 +54,11 @@ def test_a_replay_gives_the_same_classes_and_scores(
 def test_it_refuses_what_the_exporter_makes_of_batchnorm_that_follows_the_batch(
     tmp_path: Path, monkeypatch
 ) -> None:
-    class Plain(exporting.WrittenOut):
+    class Plain(graphs.WrittenOut):
         def __torch_function__(self, func, types, args=(), kwargs=None):
             return func(*args, **kwargs or {})
 
-    monkeypatch.setattr(exporting, "WrittenOut", Plain)
+    monkeypatch.setattr(graphs, "WrittenOut", Plain)
     with pytest.raises(TemporaError, match="not exported"):
         exporting.export(configs(RESNET, "adabn", "32"), tmp_path / "out")
     assert not (tmp_path / "out").exists()

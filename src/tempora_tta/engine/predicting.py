@@ -18,7 +18,7 @@ from tempora_tta.data import Stream
 from tempora_tta.engine.calls import Calls
 from tempora_tta.engine.job import Job, MethodSpec
 from tempora_tta.engine.predictions import classes_of
-from tempora_tta.engine.runtime import AMP, COMPILE, EAGER, TF32, Runtime
+from tempora_tta.engine.runtime import AMP, COMPILE, EAGER, ONNX, TF32, Runtime
 from tempora_tta.errors import TemporaError
 from tempora_tta.methods import Method
 from tempora_tta.methods.guard import Guard
@@ -114,10 +114,10 @@ def check_predict_with(text: str, device: torch.device | None, measured: bool) -
             f"predict_with={text!r} with the measured clock, which times predictions as they are made: use "
             "--clock steady or a profile's file, or time another runtime with --runtime"
         )
-    if COMPILE in runtime.parts:
+    if {COMPILE, ONNX} & set(runtime.parts):
         raise TemporaError(
-            f"predict_with={text!r}: compile is a runtime that may be timed (--runtime); predictions can be made "
-            "with tf32, channels_last and amp"
+            f"predict_with={text!r}: a runtime that may be timed (--runtime); predictions can be made with tf32, "
+            "channels_last and amp"
         )
     if device is None:
         return

@@ -21,8 +21,8 @@ from tempora_tta.methods import Method
 from tempora_tta.models import Classifier
 
 EAGER = "eager"
-TF32, CHANNELS_LAST, AMP, COMPILE = "tf32", "channels_last", "amp", "compile"
-PARTS = (TF32, CHANNELS_LAST, AMP, COMPILE)
+TF32, CHANNELS_LAST, AMP, COMPILE, ONNX = "tf32", "channels_last", "amp", "compile", "onnx"
+PARTS = (TF32, CHANNELS_LAST, AMP, COMPILE, ONNX)
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class Runtime:
     amp: bfloat16 where autocast thinks it safe; weights and updates stay float32.
     compile: the network's features and their gradients through torch.compile, compiled during warm-up. Where
         PyTorch would give up and silently go back to eager, the cell fails instead.
+    onnx: predictions by ONNX Runtime on a CPU, of methods that learn while they predict; alone.
     """
 
     parts: tuple[str, ...] = ()
@@ -54,6 +55,8 @@ class Runtime:
                 raise TemporaError(f"runtime {text!r}: eager is the absence of the others; leave it out")
             if part not in PARTS:
                 raise unknown("runtime", part, (EAGER, *PARTS))
+        if ONNX in given and len(given) > 1:
+            raise TemporaError(f"runtime {text!r}: onnx replaces PyTorch; leave the others out")
         return cls(tuple(part for part in PARTS if part in given))
 
     def with_parts_of(self, other: Runtime) -> Runtime:
@@ -85,6 +88,11 @@ class Runtime:
     def attach(self, method: Method) -> Method:
         """Make the method's predictions and updates run this way."""
         if not self.parts:
+            return method
+        if ONNX in self.parts:
+            from tempora_tta.engine.onnx_runtime import OnnxPredict  # only here: it may not be installed
+
+            method.predict = OnnxPredict(method)  # type: ignore[method-assign]
             return method
         device, predict, adapt = method.model.device, method.predict, method.adapt
         if COMPILE in self.parts:
