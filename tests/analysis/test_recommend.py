@@ -81,7 +81,7 @@ HEAVY = {"tent", "sar"}
         (Deployment(interval_ms=50.0, budget_ms=20.0), {*HEAVY, "adabn", "lame"}),
         (Deployment(arrivals="on_completion", budget_ms=20.0, rule="strict"), {*HEAVY, "adabn"}),
     ],
-    ids=str,
+    ids=lambda given: given.label if isinstance(given, Scenario) else None,
 )
 def test_only_exact_answers_are_given(run: Results, scenario: Scenario, left_out: set[str]) -> None:
     """Frozen batches that samples wait for must have been timed: how long the frozen LAME takes is not how long
