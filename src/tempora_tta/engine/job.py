@@ -51,7 +51,7 @@ class MethodSpec:
     times_as: str = ""
     """The method whose times stand for its own; empty: its own."""
     tuned: TunedConfig | None = None
-    """Where its settings come from, if `tempora tune` chose them."""
+    """Origin of its settings, if `tempora tune` chose them."""
     at_once: int | None = None
     """Images that it learns from together, where it answers frames at once."""
     if_it_fits: bool = False

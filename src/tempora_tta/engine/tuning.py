@@ -69,7 +69,7 @@ class Tuned:
         return tuple(by for by in LABEL_FREE if all(by in trial.scores for trial in self.trials))
 
     def entry(self, tuned: TunedConfig) -> MethodConfig:
-        """Its best trial among the methods of a run."""
+        """The best trial, as an entry of `methods` of a run."""
         if len(self.trials) == 1:
             return MethodConfig(self.method)
         return MethodConfig(self.method, tuned=tuned, settings=self.chosen(tuned.by).settings)

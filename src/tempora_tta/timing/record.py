@@ -351,7 +351,7 @@ class AtOnce(ProfiledMethod):
 def _at_once(
     subject: Subject, labels: Iterable[str], batches: list[ProfiledBatch], timer: Timer
 ) -> list[ProfiledMethod]:
-    """Those that answer frames at once, each warmed up."""
+    """Methods that answer frames at once, each warmed up."""
     found: list[ProfiledMethod] = []
     for size, label in product(subject.at_once, labels):
         with suppress(Exception):  # it fails again in its own task, which records why
